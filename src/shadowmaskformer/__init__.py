@@ -1,0 +1,1 @@
+"""Remove cast shadows from photographs."""

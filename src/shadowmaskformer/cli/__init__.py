@@ -1,0 +1,68 @@
+"""The command `shadowmaskformer`: parses, calls, prints.
+
+Each module of this folder is one command: `HELP` (one line), `configure(parser)` and `run(args) -> exit code`.
+Heavy rooms are imported inside `run`, so that `--help` answers at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import importlib.metadata
+import os
+import sys
+
+from shadowmaskformer import errors
+
+COMMANDS = ("remove", "info", "convert", "export", "benchmark", "data", "train", "evaluate", "reproduce")
+
+EXIT_OK, EXIT_SOME_FAILED, EXIT_USAGE, EXIT_NOTHING_DONE, EXIT_INTERRUPTED = 0, 1, 2, 3, 130
+
+
+def build_parser(only: str | None = None) -> argparse.ArgumentParser:
+    """The parser with all commands; arguments are filled in for `only` (all if None)."""
+    parser = argparse.ArgumentParser(
+        prog="shadowmaskformer",
+        description="Remove cast shadows from photographs.",
+        epilog="Start with: shadowmaskformer remove photo.jpg --mask mask.png   ·   "
+        "`shadowmaskformer COMMAND --help` explains a command.",
+    )
+    parser.add_argument("--version", action="version", version=importlib.metadata.version("shadowmaskformer"))
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    for name in COMMANDS:
+        module = importlib.import_module(f"shadowmaskformer.cli.{name}")
+        command = commands.add_parser(
+            name, help=module.HELP, description=module.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        )
+        command.add_argument("--debug", action="store_true", help="show the traceback of an error")
+        if only in (None, name):
+            module.configure(command)
+    return parser
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run one command and return its exit code: 0 done, 1 some inputs failed, 2 usage, 3 nothing done, 130 interrupted."""
+    argv = sys.argv[1:] if argv is None else argv
+    only = next((word for word in argv if not word.startswith("-")), None)
+    args = build_parser(only).parse_args(argv)
+    try:
+        return importlib.import_module(f"shadowmaskformer.cli.{args.command}").run(args)
+    except errors.ConfigError as error:
+        return _failed(error, args.debug, EXIT_USAGE)
+    except errors.ShadowMaskFormerError as error:
+        return _failed(error, args.debug, EXIT_NOTHING_DONE)
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        # The reader went away: point stdout at nothing so that the interpreter's last flush stays silent.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_NOTHING_DONE
+
+
+def _failed(error: Exception, debug: bool, code: int) -> int:
+    if debug:
+        raise error
+    line = "".join(c if c.isprintable() else repr(c)[1:-1] for c in str(error))
+    print(f"shadowmaskformer: {line}", file=sys.stderr)
+    return code

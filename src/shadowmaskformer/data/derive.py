@@ -1,0 +1,76 @@
+"""The shadow mask of a pair that has none: where the clean picture is brighter than the shadow picture.
+
+A shadow divides light, so it is a constant in the logarithm: `log(clean) - log(shadow)` is one threshold away
+from a mask, whatever the surface's colour. The pair is never perfectly aligned and JPEG noise is large in the
+dark, so the difference is averaged over a few pixels first and specks are voted away afterwards.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shadowmaskformer.errors import ArrayError
+
+THRESHOLD = 0.15
+"""Natural log of the clean : shadow ratio above which a pixel is shadow."""
+FLOOR = 8 / 255
+"""Added to both pictures before the logarithm, so that noise in black does not look like shadow."""
+SMOOTHING = 0.006
+"""Radius of the average before the threshold, as a share of the picture's shorter side."""
+VOTE = 0.012
+"""Radius of the majority vote after the threshold, as a share of the picture's shorter side."""
+
+
+def derive_mask(shadow: NDArray[np.float32], clean: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Where `shadow` is in shadow, judged by its pair.
+
+    Args:
+        shadow: RGB with the shadow, (H, W, 3), [0, 1].
+        clean: the same view without it, as `shadow`.
+
+    Returns:
+        Mask, (H, W), 0 or 1, 1 = shadow.
+
+    >>> clean = np.full((32, 48, 3), 0.8, np.float32)
+    >>> shadow = clean.copy()
+    >>> shadow[:, :16] *= 0.4
+    >>> mask = derive_mask(shadow, clean)
+    >>> float(mask[:, :15].mean()), float(mask[:, 17:].mean())
+    (1.0, 0.0)
+    """
+    if shadow.shape != clean.shape or shadow.ndim != 3 or shadow.shape[2] != 3:
+        raise ArrayError(
+            f"a pair of RGB pictures of one size is needed, got {shadow.shape} and {clean.shape}; "
+            "resize one to the other first"
+        )
+    side = min(shadow.shape[:2])
+    # The mean over channels is the geometric mean of their ratios: blue sky light in the shadow cannot hide it.
+    ratio = np.log(clean + np.float32(FLOOR)).mean(axis=2) - np.log(shadow + np.float32(FLOOR)).mean(axis=2)
+    smooth = box_mean(box_mean(ratio, round(SMOOTHING * side)), round(SMOOTHING * side))
+    vote = box_mean((smooth > THRESHOLD).astype(np.float32), round(VOTE * side))
+    return (vote > 0.5).astype(np.float32)
+
+
+def box_mean(plane: NDArray[np.float32], radius: int) -> NDArray[np.float32]:
+    """Average of each pixel's square neighbourhood of `2 * radius + 1`, borders replicated.
+
+    Args:
+        plane: (H, W), any range.
+        radius: pixels; 0 returns `plane`.
+
+    >>> box_mean(np.array([[0.0, 0.0, 3.0]], np.float32), 1).tolist()
+    [[0.0, 1.0, 2.0]]
+    """
+    if radius <= 0:
+        return plane
+    width = 2 * radius + 1
+    for axis in (0, 1):
+        padding = [(0, 0), (0, 0)]
+        # One more in front: the difference of running sums then needs no special case at the border.
+        padding[axis] = (radius + 1, radius)
+        sums = np.pad(plane, padding, mode="edge").cumsum(axis=axis, dtype=np.float64)
+        upper = sums[width:] if axis == 0 else sums[:, width:]
+        lower = sums[:-width] if axis == 0 else sums[:, :-width]
+        plane = ((upper - lower) / width).astype(np.float32)
+    return plane

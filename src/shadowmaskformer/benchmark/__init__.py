@@ -1,0 +1,1 @@
+"""Runtimes against the network written plainly: time, memory and parity, measured side by side."""

@@ -1,0 +1,78 @@
+"""SSIM: against scikit-image where definitions coincide, against a literal 3-D filter where they do not."""
+
+import numpy as np
+import pytest
+from skimage.filters import gaussian
+from skimage.metrics import structural_similarity
+
+from shadowmaskformer.errors import ArrayError
+from shadowmaskformer.metrics import ssim_gaussian, ssim_uniform, ssim_volume, ssim_volume_regions
+
+
+@pytest.fixture
+def pair():
+    rng = np.random.default_rng(0)
+    truth = rng.random((32, 48, 3))
+    return np.clip(truth + rng.normal(0, 0.1, truth.shape), 0, 1), truth
+
+
+def literal_volume_ssim(x, y):
+    def blur(volume):  # truncate 3.4 sigma: radius 5, an 11x11x11 window
+        return gaussian(volume, sigma=1.5, mode="nearest", truncate=3.4, preserve_range=True)
+
+    mx, my = blur(x), blur(y)
+    vx, vy, vxy = blur(x * x) - mx**2, blur(y * y) - my**2, blur(x * y) - mx * my
+    c1, c2 = 1e-4, 9e-4
+    return np.mean((2 * mx * my + c1) * (2 * vxy + c2) / ((mx**2 + my**2 + c1) * (vx + vy + c2)))
+
+
+def test_volume_ssim_is_a_three_dimensional_filter(pair):
+    assert ssim_volume(*pair) == pytest.approx(literal_volume_ssim(*pair), abs=1e-12)
+
+
+def test_volume_ssim_mixes_channels(pair):
+    assert abs(ssim_volume(*pair) - ssim_gaussian(*pair)) > 1e-3
+
+
+def test_region_ssim_equals_ssim_of_masked_products(pair):
+    result, truth = pair
+    shadow = np.zeros((32, 48), dtype=bool)
+    shadow[5:20, 10:33] = True
+    inside, outside = shadow[..., None], ~shadow[..., None]
+    regions = ssim_volume_regions(result, truth, shadow)
+    assert regions.shadow == pytest.approx(ssim_volume(result * inside, truth * inside), abs=1e-12)
+    assert regions.lit == pytest.approx(ssim_volume(result * outside, truth * outside), abs=1e-12)
+    assert regions.all == ssim_volume(result, truth)
+
+
+def test_uniform_ssim_agrees_with_scikit_image(pair):
+    assert ssim_uniform(*pair) == pytest.approx(structural_similarity(*pair, channel_axis=2, data_range=1))
+    x, y = pair[0][..., 0], pair[1][..., 0]
+    assert ssim_uniform(x, y, peak=2) == pytest.approx(structural_similarity(x, y, data_range=2))
+
+
+def test_gaussian_ssim_agrees_with_scikit_image_inside():
+    # scikit-image crops the border that MATLAB replicates: pictures constant near the border make the two
+    # differ only by the border's perfect score.
+    rng = np.random.default_rng(1)
+    x, y = np.full((40, 60), 0.5), np.full((40, 60), 0.5)
+    x[12:28, 12:48], y[12:28, 12:48] = rng.random((16, 36)), rng.random((16, 36))
+    inner = structural_similarity(x, y, gaussian_weights=True, use_sample_covariance=False, data_range=1)
+    area, inside = 40 * 60, 30 * 50
+    assert ssim_gaussian(x, y) == pytest.approx((inner * inside + (area - inside)) / area, abs=1e-9)
+
+
+def test_ssim_is_symmetric_and_at_most_one(pair):
+    result, truth = pair
+    assert ssim_volume(result, truth) == pytest.approx(ssim_volume(truth, result))
+    assert ssim_volume(result, truth) < 1 == ssim_volume(truth, truth)
+
+
+def test_too_small_for_the_window_is_refused():
+    with pytest.raises(ArrayError, match="7x7"):
+        ssim_uniform(np.zeros((6, 9)), np.zeros((6, 9)))
+
+
+def test_different_shapes_are_refused():
+    with pytest.raises(ArrayError, match="one shape"):
+        ssim_volume(np.zeros((8, 9, 3)), np.zeros((9, 8, 3)))

@@ -1,0 +1,158 @@
+// Vectors of floats, and the one register tile that all matrix products of the engine use.
+//
+// Vec<L> is L floats: a compiler vector type, which GCC and Clang lower to SSE, AVX2, AVX-512 or NEON. Everything here
+// lives in smf::SMF_ISA, because each kernel file is compiled once per instruction set (see isa.h).
+//
+// All products are written as
+//
+//     out[row][col] = start[row][col] + sum_k a[row][k] * b[k][col]
+//
+// with columns on the lanes. A tile keeps kRows x 3 vectors of sums in registers, loads 3 vectors of `b` and broadcasts
+// one float of `a` per row and step: with 4 rows that is 12 multiply-adds for 7 loads in exactly the 16 registers of
+// AVX2, so the multiply-adds are the limit. Columns come in panels of 24 (3 vectors of 8; with AVX-512 also 48), which is
+// why the network's widths, multiples of 24, leave nothing over. Other multiples of 8 work with narrower last panels.
+#pragma once
+
+#include <cstdint>
+
+#ifndef SMF_ISA
+#error "simd.h is for kernel files, which are compiled once per instruction set"
+#endif
+
+#define SMF_INLINE inline __attribute__((always_inline))
+
+namespace smf {
+namespace SMF_ISA {
+
+#if defined(__AVX512F__)
+constexpr int kWide = 16;  // lanes of the widest vector
+constexpr int kRows = 8;   // 32 registers: 24 sums, 3 vectors of b
+#elif defined(__aarch64__) || defined(__AVX__)
+constexpr int kWide = 8;   // NEON: two registers of its 32
+constexpr int kRows = 4;
+#else
+constexpr int kWide = 8;   // SSE2: two registers of its 16
+constexpr int kRows = 2;
+#endif
+
+template <int L>
+struct VecOf {
+  typedef float type __attribute__((vector_size(L * 4)));
+  typedef float unaligned __attribute__((vector_size(L * 4), aligned(4), may_alias));
+  typedef std::int32_t integer __attribute__((vector_size(L * 4)));
+};
+template <int L>
+using Vec = typename VecOf<L>::type;
+
+template <int L>
+SMF_INLINE Vec<L> load(const float* p) {
+  return *reinterpret_cast<const typename VecOf<L>::unaligned*>(p);
+}
+template <int L>
+SMF_INLINE void store(float* p, Vec<L> v) {
+  *reinterpret_cast<typename VecOf<L>::unaligned*>(p) = v;
+}
+template <int L>
+SMF_INLINE Vec<L> splat(float x) {
+  return x - Vec<L>{};
+}
+template <int L>
+SMF_INLINE Vec<L> max(Vec<L> a, Vec<L> b) {
+  return a > b ? a : b;
+}
+template <int L>
+SMF_INLINE float sum(Vec<L> v) {
+  float total = 0;
+  for (int i = 0; i < L; ++i) total += v[i];
+  return total;
+}
+
+// e^x to 2 ulp for x in [-87, 88]; smaller x give about 1e-38, never a denormal or NaN. For softmax, where x <= 0.
+template <int L>
+SMF_INLINE Vec<L> exp(Vec<L> x) {
+  using I = typename VecOf<L>::integer;
+  x = max<L>(x, splat<L>(-87.0f));
+  // Adding 1.5 * 2^23 rounds x / ln 2 to an integer n, which then stands in the low bits of the float.
+  const Vec<L> rounder = splat<L>(12582912.0f);
+  const Vec<L> shifted = x * 1.44269504f + rounder;
+  const Vec<L> n = shifted - rounder;
+  const Vec<L> r = (x - n * 0.693359375f) + n * 2.12194440e-4f;  // ln 2 in two parts, so that r keeps its low bits
+  Vec<L> p = splat<L>(1.9875691500e-4f);  // minimax polynomial of (e^r - 1 - r) / r^2 on [-ln2/2, ln2/2] (Cephes)
+  p = p * r + 1.3981999507e-3f;
+  p = p * r + 8.3334519073e-3f;
+  p = p * r + 4.1665795894e-2f;
+  p = p * r + 1.6666665459e-1f;
+  p = p * r + 5.0000001201e-1f;
+  p = p * (r * r) + r + 1.0f;
+  const I exponent = ((I)shifted) << 23;  // times 2^n: add n to the exponent bits
+  return (Vec<L>)((I)p + exponent);
+}
+
+// How a product starts and ends. `start` + row * start_stride + col is added (a bias has start_stride 0).
+enum class Finish { plain, relu };
+
+// One tile: R rows x V vectors of L columns. `a` has row stride a_row and step stride a_k.
+template <int L, int V, int R, Finish finish>
+SMF_INLINE void tile(int steps, const float* a, long a_row, long a_k, const float* b, long b_k, const float* start,
+                     long start_row, const float* more, long more_row, float* out, long out_row) {
+  Vec<L> sums[R][V];
+  for (int r = 0; r < R; ++r)
+    for (int v = 0; v < V; ++v) sums[r][v] = load<L>(start + r * start_row + v * L);
+  if (more)
+    for (int r = 0; r < R; ++r)
+      for (int v = 0; v < V; ++v) sums[r][v] += load<L>(more + r * more_row + v * L);
+  for (int k = 0; k < steps; ++k) {
+    Vec<L> column[V];
+    for (int v = 0; v < V; ++v) column[v] = load<L>(b + v * L);
+    for (int r = 0; r < R; ++r) {
+      const Vec<L> x = splat<L>(a[r * a_row]);
+      for (int v = 0; v < V; ++v) sums[r][v] += x * column[v];
+    }
+    a += a_k;
+    b += b_k;
+  }
+  for (int r = 0; r < R; ++r)
+    for (int v = 0; v < V; ++v) {
+      Vec<L> y = sums[r][v];
+      if (finish == Finish::relu) y = max<L>(y, Vec<L>{});
+      store<L>(out + r * out_row + v * L, y);
+    }
+}
+
+// All rows of one panel of V vectors. Rows are independent, so the last rows run in smaller tiles.
+template <int L, int V, Finish finish>
+SMF_INLINE void panel(int rows, int steps, const float* a, long a_row, long a_k, const float* b, long b_k,
+                      const float* start, long start_row, const float* more, long more_row, float* out,
+                      long out_row) {
+  constexpr int R = V == 3 ? kRows : 2 * kRows;
+  int row = 0;
+  for (; row + R <= rows; row += R)
+    tile<L, V, R, finish>(steps, a + row * a_row, a_row, a_k, b, b_k, start + row * start_row, start_row,
+                          more ? more + row * more_row : more, more_row, out + row * out_row, out_row);
+  for (; row < rows; ++row)
+    tile<L, V, 1, finish>(steps, a + row * a_row, a_row, a_k, b, b_k, start + row * start_row, start_row,
+                          more ? more + row * more_row : more, more_row, out + row * out_row, out_row);
+}
+
+// 8 x 8 floats: out[c][r] = in[r][c].
+SMF_INLINE void transpose8(const float* in, long in_row, float* out, long out_row) {
+  using V = Vec<8>;
+  V a[8], b[8];
+  for (int r = 0; r < 8; ++r) a[r] = load<8>(in + r * in_row);
+  for (int r = 0; r < 8; r += 2) {
+    b[r] = __builtin_shufflevector(a[r], a[r + 1], 0, 8, 2, 10, 4, 12, 6, 14);
+    b[r + 1] = __builtin_shufflevector(a[r], a[r + 1], 1, 9, 3, 11, 5, 13, 7, 15);
+  }
+  for (int r = 0; r < 8; r += 4)
+    for (int i = 0; i < 2; ++i) {
+      a[r + i] = __builtin_shufflevector(b[r + i], b[r + i + 2], 0, 1, 8, 9, 4, 5, 12, 13);
+      a[r + i + 2] = __builtin_shufflevector(b[r + i], b[r + i + 2], 2, 3, 10, 11, 6, 7, 14, 15);
+    }
+  for (int i = 0; i < 4; ++i) {
+    store<8>(out + i * out_row, __builtin_shufflevector(a[i], a[i + 4], 0, 1, 2, 3, 8, 9, 10, 11));
+    store<8>(out + (i + 4) * out_row, __builtin_shufflevector(a[i], a[i + 4], 4, 5, 6, 7, 12, 13, 14, 15));
+  }
+}
+
+}  // namespace SMF_ISA
+}  // namespace smf

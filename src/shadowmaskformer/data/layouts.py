@@ -1,0 +1,331 @@
+"""Data sets as they lie on disk: which picture is the shadow, the mask and the clean one, split by split.
+
+A folder of pictures says what it holds by its name: `train_A`, `shadow_free`, `SRD_testmask`, `cond`, `gt`. One
+reader of such names recognises every layout in use; pictures are then paired by name, never by position,
+because three sorted lists shift every pair when one file is missing.
+
+| layout | folders | clean name |
+|---|---|---|
+| istd, istd+ | `{train,test}/{train,test}_{A,B,C}`; `_C_fixed`, `_C_fixed_official` or adjusted `_C` is istd+ | equal |
+| srd | `{train,test}/{shadow,shadow_free}` or `{train,test}_{A,B,C}`; masks apart, `SRD_testmask` | `X_no_shadow`, `X_free` |
+| release | `{train,valid,test}/{cond,gt,mask}` | equal |
+| lists | text files with lines `input\\|mask\\|gt` | any |
+| folders | any other triple of folders: shadow, mask, clean and kin, with or without splits | equal or with suffix |
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from shadowmaskformer.errors import DatasetError
+
+PICTURE_SUFFIXES = frozenset((".jpg", ".jpeg", ".png", ".tif", ".tiff", ".bmp", ".webp"))
+
+SPLITS = {
+    "train": "train", "training": "train",
+    "test": "test", "testing": "test",
+    "valid": "valid", "val": "valid", "validation": "valid",
+}  # fmt: skip
+WHOLE = "all"
+"""Name of the only split of a data set that has none."""
+
+# A folder name without its split, in lower case and with `_` for any separator -> (role, rank). Where two folders
+# of a split have the same role the higher rank wins: the adjusted truth of ISTD+ lies beside the one it replaces.
+ROLES: dict[str, tuple[str, int]] = {
+    "a": ("shadow", 0), "shadow": ("shadow", 0), "shadows": ("shadow", 0), "cond": ("shadow", 0),
+    "input": ("shadow", 0), "inputs": ("shadow", 0), "shadow_image": ("shadow", 0), "shadow_images": ("shadow", 0),
+    "b": ("mask", 0), "mask": ("mask", 0), "masks": ("mask", 0), "shadow_mask": ("mask", 0),
+    "shadow_masks": ("mask", 0),
+    "c": ("clean", 0), "c_fixed": ("clean", 1), "c_fixed_official": ("clean", 2), "gt": ("clean", 0),
+    "clean": ("clean", 0), "shadow_free": ("clean", 0), "shadowfree": ("clean", 0), "free": ("clean", 0),
+    "no_shadow": ("clean", 0), "noshadow": ("clean", 0), "target": ("clean", 0), "targets": ("clean", 0),
+    "ground_truth": ("clean", 0), "groundtruth": ("clean", 0), "truth": ("clean", 0),
+    "shadow_free_image": ("clean", 0), "shadow_free_images": ("clean", 0),
+}  # fmt: skip
+NAME_SUFFIXES = {
+    "shadow": ("_shadow",),
+    "mask": ("_shadow_mask", "_mask", "_shadow"),
+    "clean": ("_no_shadow", "_shadow_free", "_shadowfree", "_free", "_clean", "_gt"),
+}
+_FOLDER = re.compile(rf"(?:.*[_ -])?({'|'.join(sorted(SPLITS, key=len, reverse=True))})[_ -]?(.*)", re.IGNORECASE)
+_ISTD_NAME = re.compile(r"(\d+)-\d+")
+
+
+@dataclass(frozen=True)
+class Triplet:
+    """One photo with a shadow, the same view without it and, where there is one, its mask."""
+
+    name: str
+    shadow: Path
+    clean: Path
+    mask: Path | None = None
+    scene: str | None = None
+    """The place, where names tell it (ISTD's `scene-n`); None: only the clean picture itself can tell."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A file that could not take part: what is wrong with it, in words."""
+
+    split: str
+    file: Path
+    what: str
+
+
+class Dataset:
+    """A recognised data set: its layout, its splits and what is wrong with it."""
+
+    def __init__(
+        self, folder: Path, layout: str, triplets: dict[str, tuple[Triplet, ...]], problems: Iterable[Problem]
+    ) -> None:
+        self.folder = folder
+        self.layout = layout
+        self.problems = tuple(problems)
+        self._triplets = triplets
+
+    @property
+    def splits(self) -> tuple[str, ...]:
+        """Names of the splits: `train`, `valid`, `test`, or `all` for a data set without splits."""
+        return tuple(sorted(self._triplets, key=("train", "valid", "test", WHOLE).index))
+
+    def split(self, name: str, *, allow_unpaired: bool = False) -> tuple[Triplet, ...]:
+        """The triplets of a split in order of their names.
+
+        Raises:
+            DatasetError: there is no such split, or (unless `allow_unpaired`) it has files without a partner.
+        """
+        if name not in self._triplets:
+            raise DatasetError(f"{self.folder} has no split {name!r}; it has {', '.join(self.splits)}")
+        unpaired = [p for p in self.problems if p.split == name and p.what.startswith("no ") and p.what != NO_MASK]
+        if unpaired and not allow_unpaired:
+            raise DatasetError(
+                f"{self.folder}, split {name}: {len(unpaired)} of {len(unpaired) + len(self._triplets[name])} "
+                f"pictures have no partner ({first_ten(str(p.file.name) for p in unpaired)}); "
+                "`shadowmaskformer data check` lists them all"
+            )
+        return self._triplets[name]
+
+
+NO_MASK = "no mask of that name"
+
+
+def first_ten(names: Iterable[str]) -> str:
+    """The first ten of `names`, and how many more there are.
+
+    >>> first_ten(["a", "b"])
+    'a, b'
+    """
+    listed = list(names)
+    more = f" and {len(listed) - 10} more" if len(listed) > 10 else ""
+    return ", ".join(listed[:10]) + more
+
+
+def open_dataset(folder: str | os.PathLike[str]) -> Dataset:
+    """Recognise the data set in `folder` and pair its pictures by name.
+
+    Args:
+        folder: the data set's folder, one of its splits, or a text file with lines `input|mask|gt`.
+
+    Raises:
+        DatasetError: nothing is there, or nothing that looks like pairs.
+    """
+    root = Path(folder)
+    if not root.exists():
+        raise DatasetError(f"{root} does not exist; name the folder that holds the data set")
+    lists = [root] if root.is_file() else sorted(p for p in root.glob("*.txt") if _is_list(p))
+    if lists:
+        return _open_lists(root, lists)
+    found = _role_folders(root)
+    triplets: dict[str, tuple[Triplet, ...]] = {}
+    problems: list[Problem] = []
+    for split, roles in found.items():
+        if "shadow" in roles and "clean" in roles:
+            triplets[split] = _pair(split, roles, problems)
+    if not triplets:
+        listed = first_ten(f"{p.relative_to(root)}/" for roles in found.values() for p in roles.values())
+        raise DatasetError(
+            f"{root} holds no pairs of folders that look like shadow and clean ({listed or 'no folders of pictures'}); "
+            "expected for example train/shadow and train/shadow_free, train_A and train_C, or cond and gt"
+        )
+    if not any(triplets.values()):
+        raise DatasetError(
+            f"{root} holds no pairs: {len(problems)} pictures without a partner "
+            f"({first_ten(p.file.name for p in problems)}); give both pictures of a pair the same name"
+        )
+    return Dataset(root, _layout_name(found, triplets), triplets, problems)
+
+
+def pictures_in(folder: Path) -> list[Path]:
+    """The picture files directly in `folder`, by name; hidden files and other kinds are passed over."""
+    with os.scandir(folder) as entries:
+        names = [e.name for e in entries if not e.name.startswith(".") and e.is_file()]
+    return [folder / name for name in sorted(names) if Path(name).suffix.lower() in PICTURE_SUFFIXES]
+
+
+def read_folder_name(name: str) -> tuple[str | None, str | None, int]:
+    """Split, role and rank that a folder's name tells; None where it tells none.
+
+    >>> read_folder_name("train_C_fixed_official"), read_folder_name("SRD_testmask"), read_folder_name("shadow_free")
+    (('train', 'clean', 2), ('test', 'mask', 0), (None, 'clean', 0))
+    >>> read_folder_name("Train"), read_folder_name("holiday")
+    (('train', None, 0), (None, None, 0))
+    """
+    role, rank = ROLES.get(_plain(name), (None, 0))
+    if role:
+        return None, role, rank
+    match = _FOLDER.fullmatch(name)
+    if match:
+        split, rest = SPLITS[match[1].lower()], _plain(match[2])
+        if not rest:
+            return split, None, 0
+        if rest in ROLES:
+            return split, *ROLES[rest]
+    return None, None, 0
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[ \-_]+", "_", name.lower()).strip("_")
+
+
+def _role_folders(root: Path) -> dict[str, dict[str, Path]]:
+    """Folders by split and role, from the names on the way down from `root`."""
+    ranked: dict[tuple[str, str], tuple[int, Path]] = {}
+    for folder, parts in _folders(root, ()):
+        split, role, rank = None, None, 0
+        for part in parts:
+            part_split, part_role, part_rank = read_folder_name(part)
+            split = part_split or split
+            if part_role:
+                role, rank = part_role, part_rank
+        if role is None or not pictures_in(folder):
+            continue
+        key = (split or WHOLE, role)
+        if key in ranked and ranked[key][0] == rank:
+            raise DatasetError(
+                f"{ranked[key][1]} and {folder} both look like the {role} pictures of split {key[0]}; "
+                "move one away or name a folder further down"
+            )
+        if key not in ranked or rank > ranked[key][0]:
+            ranked[key] = (rank, folder)
+    found: dict[str, dict[str, Path]] = {}
+    for (split, role), (_, folder) in ranked.items():
+        found.setdefault(split, {})[role] = folder
+    return found
+
+
+def _folders(folder: Path, parts: tuple[str, ...]) -> Iterator[tuple[Path, tuple[str, ...]]]:
+    if parts:
+        yield folder, parts
+    # Three levels hold every layout in use; a loop of links ends there too.
+    if len(parts) < 3:
+        for child in sorted(folder.iterdir() if folder.is_dir() else ()):
+            if child.is_dir() and not child.name.startswith("."):
+                yield from _folders(child, (*parts, child.name))
+
+
+def _pair(split: str, roles: dict[str, Path], problems: list[Problem]) -> tuple[Triplet, ...]:
+    shadows = _by_key(split, "shadow", roles["shadow"], set(), problems)
+    cleans = _by_key(split, "clean", roles["clean"], set(shadows), problems)
+    masks = _by_key(split, "mask", roles["mask"], set(shadows), problems) if "mask" in roles else {}
+    if not set(shadows) & set(cleans):
+        # Shadow names may carry a suffix of their own (`X_shadow` beside `X_free`).
+        shadows = {_without_suffix(key, "shadow"): path for key, path in shadows.items()}
+        cleans = _by_key(split, "clean", roles["clean"], set(shadows), [])
+        masks = _by_key(split, "mask", roles["mask"], set(shadows), []) if masks else {}
+    problems += [Problem(split, p, "no clean picture of that name") for k, p in shadows.items() if k not in cleans]
+    problems += [Problem(split, p, "no shadow picture of that name") for k, p in cleans.items() if k not in shadows]
+    if masks:
+        problems += [Problem(split, p, NO_MASK) for k, p in shadows.items() if k in cleans and k not in masks]
+    return tuple(
+        Triplet(key, shadows[key], cleans[key], masks.get(key), _scene(key))
+        for key in sorted(shadows)
+        if key in cleans
+    )
+
+
+def _by_key(
+    split: str, role: str, folder: Path, wanted: set[str], problems: list[Problem]
+) -> dict[str, Path]:
+    """Pictures of `folder` by the name that pairs them: the stem if it is `wanted`, else without its suffix."""
+    files: dict[str, Path] = {}
+    for path in pictures_in(folder):
+        key = path.stem if path.stem in wanted or role == "shadow" else _without_suffix(path.stem, role)
+        if key in files:
+            problems.append(Problem(split, path, f"second {role} picture of that name beside {files[key].name}"))
+            continue
+        files[key] = path
+    return files
+
+
+def _without_suffix(stem: str, role: str) -> str:
+    for suffix in NAME_SUFFIXES[role]:
+        if stem.lower().endswith(suffix):
+            return stem[: -len(suffix)]
+    return stem
+
+
+def _scene(name: str) -> str | None:
+    match = _ISTD_NAME.fullmatch(name)
+    return match[1] if match else None
+
+
+def _layout_name(found: dict[str, dict[str, Path]], triplets: dict[str, tuple[Triplet, ...]]) -> str:
+    split = next(s for s, members in triplets.items() if members)
+    shadow, clean = (_role_word(found[split][role]) for role in ("shadow", "clean"))
+    if shadow == "a":
+        if all(t.scene is None for t in triplets[split]):
+            return "srd"
+        if clean.startswith("c_fixed"):
+            return "istd+"
+        from shadowmaskformer.data.adjust import looks_adjusted
+
+        return "istd+" if looks_adjusted(triplets[split]) else "istd"
+    if shadow == "cond" and clean == "gt":
+        return "release"
+    suffixed = any(t.clean.stem.endswith(("_no_shadow", "_free")) for t in triplets[split])
+    return "srd" if suffixed and split in ("train", "test") else "folders"
+
+
+def _role_word(folder: Path) -> str:
+    match = _FOLDER.fullmatch(folder.name)
+    plain = _plain(folder.name)
+    return plain if plain in ROLES or match is None else _plain(match[2])
+
+
+def _is_list(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.readline(4096).count(b"|") == 2
+
+
+def _open_lists(root: Path, lists: list[Path]) -> Dataset:
+    triplets: dict[str, tuple[Triplet, ...]] = {}
+    problems: list[Problem] = []
+    for path in lists:
+        split = next((SPLITS[word] for word in re.split(r"[^a-z]+", path.stem.lower()) if word in SPLITS), WHOLE)
+        members: dict[str, Triplet] = {}
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+            if not line.strip():
+                continue
+            words = line.split("|")
+            if len(words) != 3:
+                raise DatasetError(f"{path}, line {number}: {len(words)} entries; expected input|mask|gt")
+            shadow, mask, clean = ((path.parent / word.strip()) if word.strip() else None for word in words)
+            if shadow is None or clean is None:
+                raise DatasetError(f"{path}, line {number}: input and gt must not be empty; expected input|mask|gt")
+            gone = [p for p in (shadow, mask, clean) if p is not None and not p.is_file()]
+            problems += [Problem(split, p, f"no such file (line {number} of {path.name})") for p in gone]
+            if not gone and shadow.stem in members:
+                problems.append(Problem(split, shadow, f"second line of that name (line {number} of {path.name})"))
+            elif not gone:
+                members[shadow.stem] = Triplet(shadow.stem, shadow, clean, mask, _scene(shadow.stem))
+        triplets[split] = (*triplets.get(split, ()), *(members[name] for name in sorted(members)))
+    if not any(triplets.values()):
+        raise DatasetError(
+            f"{root} lists no pictures that exist ({len(problems)} missing: "
+            f"{first_ten(str(p.file) for p in problems)}); paths count from the folder of the list"
+        )
+    return Dataset(root, "lists", triplets, problems)

@@ -1,0 +1,143 @@
+"""Which pictures show the same scene: splits without leaks, and a name for a data set's content.
+
+SRD photographs one view under many shadows and shares its clean picture among them, also between train and
+test. A split by shadow picture would therefore validate on walls the network has seen; ours is by scene.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Hashable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shadowmaskformer.data.layouts import Triplet
+from shadowmaskformer.data.pictures import gray_thumbnail
+from shadowmaskformer.errors import DatasetError
+
+SIDE = 32
+SAME_PICTURE = 0.45
+"""Distance (RMS of 32 x 32 luminance, of 255) up to which two files are one picture, resized or recompressed.
+SRD at 840 x 640 against the same picture reduced to a quarter and recompressed: at most 0.30; against the most
+similar other shot of the same wall: at least 0.53."""
+SAME_VIEW = 6.0
+"""Distance up to which two pictures are shots of one view, moments apart."""
+
+
+def content_key(path: Path) -> str:
+    """A hash of the file's bytes: equal for identical files only."""
+    return hashlib.blake2b(path.read_bytes(), digest_size=16).hexdigest()
+
+
+def fingerprint(triplets: Sequence[Triplet]) -> str:
+    """A name for the content of `triplets`: names, byte sizes and a sample of the bytes of every file.
+
+    Independent of where the data set lies and of file times, so that a resumed run knows its data on another
+    machine too.
+    """
+    digest = hashlib.blake2b(digest_size=16)
+    for triplet in sorted(triplets, key=lambda t: (t.name, t.shadow.name)):
+        digest.update(triplet.name.encode("utf-8", "surrogateescape") + b"\0")
+        for path in (triplet.shadow, triplet.clean, triplet.mask):
+            if path is None:
+                digest.update(b"-")
+                continue
+            size = path.stat().st_size
+            with path.open("rb") as file:
+                file.seek(max(0, size // 2 - 512))
+                digest.update(f"{size}:".encode() + file.read(1024))
+    return digest.hexdigest()
+
+
+class CleanPictures:
+    """The different clean pictures among `triplets`, with thumbnails to compare them by.
+
+    Attributes:
+        which: for each triplet, the index of its clean picture.
+        paths: one file for each clean picture.
+        thumbnails: (N, 1024) float32, luminance.
+    """
+
+    def __init__(self, triplets: Sequence[Triplet]) -> None:
+        with ThreadPoolExecutor() as pool:
+            keys = list(pool.map(content_key, [t.clean for t in triplets]))
+            index: dict[str, int] = {}
+            self.which = [index.setdefault(key, len(index)) for key in keys]
+            first = {number: t.clean for number, t in reversed(list(zip(self.which, triplets, strict=True)))}
+            self.paths = [first[number] for number in range(len(index))]
+            thumbnails = list(pool.map(lambda path: gray_thumbnail(path, SIDE).ravel(), self.paths))
+        self.thumbnails = np.stack(thumbnails) if thumbnails else np.zeros((0, SIDE * SIDE), np.float32)
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def distances(self, other: CleanPictures) -> NDArray[np.float32]:
+        """RMS difference of the thumbnails, (len(self), len(other)), [0, 255]."""
+        # Row by row: the expanded square would lose the small distances that matter to rounding.
+        rows = [np.sqrt(np.square(other.thumbnails - row).mean(axis=1)) for row in self.thumbnails]
+        return np.stack(rows) if rows else np.zeros((0, len(other)), np.float32)
+
+
+def scene_groups(triplets: Sequence[Triplet]) -> tuple[int, ...]:
+    """A scene number for each triplet: by its name where the name tells, else by the clean picture's look."""
+    pictures = CleanPictures([t for t in triplets if t.scene is None])
+    near = pictures.distances(pictures) <= SAME_VIEW
+    group = list(range(len(pictures)))
+    for i in range(len(pictures)):
+        for j in np.flatnonzero(near[i, :i]):
+            old, new = group[i], group[int(j)]
+            if old != new:
+                group = [new if g == old else g for g in group]
+    unnamed = iter(pictures.which)
+    numbers: dict[Hashable, int] = {}
+    return tuple(
+        numbers.setdefault(t.scene if t.scene is not None else group[next(unnamed)], len(numbers)) for t in triplets
+    )
+
+
+def validation_split(
+    triplets: Sequence[Triplet], *, share: float | None = None, number: int | None = None, seed: int = 0
+) -> tuple[tuple[Triplet, ...], tuple[Triplet, ...]]:
+    """Train and validation triplets without a common scene.
+
+    Args:
+        triplets: what to split.
+        share: share of the pictures wanted for validation, (0, 1); 0.05 if neither it nor `number` is given.
+        number: or how many pictures.
+        seed: which scenes are drawn.
+
+    Returns:
+        (train, validation) in the order of `triplets`; validation has at most as many pictures as asked for, of
+        many scenes, at least one.
+    """
+    wanted = number if number is not None else max(1, round((0.05 if share is None else share) * len(triplets)))
+    scenes = scene_groups(triplets)
+    sizes = np.bincount(scenes) if scenes else np.zeros(0, np.int64)
+    if len(sizes) < 2:
+        raise DatasetError(
+            f"{len(triplets)} pictures of {len(sizes)} scene cannot be split into train and validation by scene; "
+            "name a folder with a valid split instead"
+        )
+    order = np.random.default_rng(seed).permutation(len(sizes))
+    # A scene with very many pictures would be most of the validation: it serves better in train.
+    chosen: set[int] = set()
+    taken = 0
+    for scene in order:
+        if sizes[scene] <= max(1, wanted // 8) and taken + sizes[scene] <= wanted:
+            chosen.add(int(scene))
+            taken += int(sizes[scene])
+    if not chosen:
+        chosen.add(int(order[np.argmin(sizes[order])]))
+    train = tuple(t for t, scene in zip(triplets, scenes, strict=True) if scene not in chosen)
+    return train, tuple(t for t, scene in zip(triplets, scenes, strict=True) if scene in chosen)
+
+
+def unseen_scenes(test: Sequence[Triplet], train: Sequence[Triplet]) -> tuple[bool, ...]:
+    """For each test triplet, whether its clean picture is absent from `train`, resized and recompressed ones too."""
+    pictures = CleanPictures(test)
+    distances = pictures.distances(CleanPictures(train))
+    seen = (distances <= SAME_PICTURE).any(axis=1) if distances.size else np.zeros(len(pictures), bool)
+    return tuple(not seen[number] for number in pictures.which)

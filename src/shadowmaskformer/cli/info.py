@@ -1,0 +1,79 @@
+"""Show versions, runtimes, devices and weights: paste this into a bug report."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import importlib.util
+import json
+import os
+import platform
+from typing import Any
+
+HELP = "versions, runtimes, devices and weights, for bug reports"
+
+_PACKAGES = (
+    "numpy", "pillow", "safetensors", "tifffile", "imagecodecs", "torch", "onnxruntime", "openvino",
+    "pillow-heif", "huggingface-hub", "matplotlib",
+)  # fmt: skip
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="as JSON")
+
+
+def gather() -> dict[str, Any]:
+    """All that is shown."""
+    from shadowmaskformer import runtimes, weights
+
+    def version(package: str) -> str | None:
+        try:
+            return importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            return None
+
+    from shadowmaskformer import engine
+
+    reasons = {name: runtimes.why_unavailable(name) for name in runtimes.RUNTIMES}
+    active = next((name for name in ("native", "torch") if reasons[name] is None), None)
+    devices = [f"cpu: {platform.processor() or platform.machine()}, {os.cpu_count()} cores"]
+    if importlib.util.find_spec("torch"):
+        import torch
+
+        devices += [f"cuda:{i}: {torch.cuda.get_device_name(i)}" for i in range(torch.cuda.device_count())]
+        if torch.backends.mps.is_available():
+            devices.append("mps")
+    return {
+        "shadowmaskformer": version("shadowmaskformer"),
+        "python": platform.python_version(),
+        "system": platform.platform(),
+        "packages": {package: version(package) for package in _PACKAGES},
+        "devices": devices,
+        "runtimes": {name: reason or "ready" for name, reason in reasons.items()},
+        "runtime_used_on_cpu": active,
+        "instruction_set": engine.instruction_set(),
+        "weights": weights.shipped(),
+    }
+
+
+def run(args: argparse.Namespace) -> int:
+    facts = gather()
+    if args.json:
+        print(json.dumps(facts, indent=2))
+        return 0
+    print(f"shadowmaskformer {facts['shadowmaskformer']}   Python {facts['python']}   {facts['system']}")
+    print(f"devices   {'; '.join(facts['devices'])}")
+    for name, state in facts["runtimes"].items():
+        notes = [state]
+        if name == "native" and facts["instruction_set"]:
+            notes.append(facts["instruction_set"])
+        if name == facts["runtime_used_on_cpu"]:
+            notes.append("used by default on the CPU")
+        print(f"runtime   {name:<9} {', '.join(notes)}")
+    print(f"weights   {', '.join(facts['weights']) or 'none shipped'}")
+    packages = [f"{name} {version}" for name, version in facts["packages"].items() if version]
+    absent = [name for name, version in facts["packages"].items() if not version]
+    print(f"packages  {', '.join(packages)}")
+    if absent:
+        print(f"absent    {', '.join(absent)}")
+    return 0

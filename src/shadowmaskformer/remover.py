@@ -1,0 +1,330 @@
+"""`ShadowRemover`: photo and mask in, photo without the shadow out.
+
+The one way a shadow leaves a photograph; the command, the server, batches and evaluation all come through here.
+"""
+
+from __future__ import annotations
+
+import io
+import logging
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO, Literal, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from shadowmaskformer import imageio, masks
+from shadowmaskformer.correction import Correction
+from shadowmaskformer.errors import ArrayError, ConfigError, ImageReadError, MaskError
+from shadowmaskformer.photo import Photo, check_levels
+from shadowmaskformer.relight import relight
+from shadowmaskformer.runtimes import Floats, Runtime, load_runtime
+
+log = logging.getLogger(__name__)
+
+Method = Literal["network", "relight"]
+METHODS: tuple[Method, ...] = ("network", "relight")
+WORKING_PIXELS = 640 * 480
+"""Larger photos are corrected at about this size and the correction, which is smooth, is enlarged."""
+
+ImageT = TypeVar("ImageT")
+
+
+@dataclass(frozen=True)
+class Removal:
+    """A photo without its shadow, and what there is to say about it.
+
+    Attributes:
+        before: the photo as read, upright.
+        after: the same with new pixels.
+        mask: the mask that was used, (H, W), [0, 1].
+        warnings: one line each, for the user.
+    """
+
+    before: Photo
+    after: Photo
+    mask: Floats
+    warnings: tuple[str, ...] = field(default=())
+
+
+class ShadowRemover:
+    """Removes shadows; made once, used for many photos, from any thread."""
+
+    def __init__(
+        self,
+        weights: str | Path = "default",
+        *,
+        method: Method = "network",
+        runtime: str | None = None,
+        device: str | None = None,
+        threads: int | None = None,
+        working_pixels: int = WORKING_PIXELS,
+    ) -> None:
+        """Load the weights.
+
+        Args:
+            weights: shipped weights by name, a folder, a hub repository, or an exported file.
+            method: `network`, or `relight` for the floor that needs no weights.
+            runtime: `native`, `torch`, `onnx` or `openvino`; None chooses.
+            device: `cpu`, `cuda`, `mps`, …; None chooses.
+            threads: CPU threads; None uses all.
+            working_pixels: size at which the network looks at larger photos.
+        """
+        if method not in METHODS:
+            raise ConfigError(f"no method {method!r}; choose one of {', '.join(METHODS)}")
+        if working_pixels < 1:
+            raise ConfigError(f"working_pixels is {working_pixels}; give at least 1")
+        self.method: Method = method
+        self.working_pixels = working_pixels
+        self.runtime: Runtime | None = None
+        if method == "network":
+            self.runtime = load_runtime(runtime, weights, device=device, threads=threads)
+
+    def correct(self, photo: Floats, mask: Floats) -> Correction:
+        """Find how the light must change: the raw answer of the method, over the whole picture.
+
+        Args:
+            photo: RGB, (H, W, 3), [0, 1].
+            mask: 1 = shadow, (H, W), [0, 1].
+
+        Returns:
+            `correct(photo, mask).apply(photo)` is the restored picture, not clamped and not composited.
+        """
+        if self.runtime is None:
+            return relight(photo, mask)
+        height, width = mask.shape
+        scale = (self.working_pixels / (height * width)) ** 0.5
+        if scale >= 1:
+            return self.runtime.correct(photo, mask)
+        small = max(1, round(height * scale)), max(1, round(width * scale))
+        found = self.runtime.correct(_shrink(photo, *small), _shrink(mask[..., None], *small)[..., 0])
+        return found.resized(height, width)
+
+    def remove(
+        self,
+        image: ImageT,
+        mask: Any,
+        *,
+        grow_px: int = 0,
+        feather_px: float | None = None,
+        invert_mask: bool = False,
+        raw: bool = False,
+    ) -> ImageT:
+        """Remove the shadow that `mask` marks and give back the kind of image that came in.
+
+        Args:
+            image: a path, bytes or file object (any readable format), a Pillow image, a NumPy array or a PyTorch
+                tensor. Arrays are (H, W, 3), (H, W) or (H, W, 4), uint8, uint16 or float in [0, 1]; tensors
+                (3, H, W).
+            mask: the shadow, as any of these kinds; non-zero = shadow, soft masks blend.
+            grow_px: pixels to grow the mask by; negative shrinks it.
+            feather_px: width of the soft border; None fits it to the photo's size.
+            invert_mask: take 0 as shadow.
+            raw: return the method's answer for the whole picture instead of pasting it into the original.
+
+        Returns:
+            The same kind as `image`. A path comes back as the path of a new file beside it, `NAME-no-shadow.EXT`;
+            a file object as bytes. Pixels outside the mask and its border are bit-identical to the input.
+        """
+        options: dict[str, Any] = {
+            "grow_px": grow_px, "feather_px": feather_px, "invert_mask": invert_mask, "raw": raw,
+        }  # fmt: skip
+        if isinstance(image, np.ndarray):
+            return _array_like(image, self._logged(_photo_from_array(image), mask, options))
+        if _is_tensor(image):
+            tensor: Any = image
+            array = np.moveaxis(tensor.detach().cpu().numpy(), 0, -1) if tensor.ndim == 3 else tensor.detach().cpu().numpy()
+            restored = _array_like(array, self._logged(_photo_from_array(array), mask, options))
+            moved = np.ascontiguousarray(np.moveaxis(restored, -1, 0) if tensor.ndim == 3 else restored)
+            return tensor.new_tensor(moved)
+        if isinstance(image, Image.Image):
+            return _pillow_like(image, self._logged(imageio.read_photo(image), mask, options))  # pyright: ignore[reportReturnType]
+        if isinstance(image, str | os.PathLike):
+            source = Path(local_path(image))
+            target = default_output(source)
+            imageio.check_output(target, [source], overwrite=False)
+            data = imageio.encode_photo(self._logged(imageio.read_photo(source), mask, options))
+            imageio.write_atomically(target, data)
+            return type(image)(target)  # pyright: ignore
+        if isinstance(image, bytes | bytearray | memoryview) or hasattr(image, "read"):
+            file: Any = image
+            return imageio.encode_photo(self._logged(imageio.read_photo(file), mask, options))  # pyright: ignore[reportReturnType]
+        raise ArrayError(f"image is a {type(image).__name__}; give a path, bytes, Pillow image, array or tensor")
+
+    def remove_from_photo(
+        self,
+        photo: Photo,
+        mask: Any,
+        *,
+        grow_px: int = 0,
+        feather_px: float | None = None,
+        invert_mask: bool = False,
+        raw: bool = False,
+    ) -> Removal:
+        """Like `remove`, for a photo that was read before; says more about what happened."""
+        levels, warnings = read_any_mask(mask)
+        if invert_mask:
+            levels = masks.invert(levels)
+        levels, resized = masks.fit(masks.snap(levels), photo.height, photo.width)
+        if grow_px:
+            levels = masks.grow(levels, grow_px) if grow_px > 0 else masks.shrink(levels, -grow_px)
+        pixels = photo.as_float()
+        notes = [*photo.warnings, *warnings, *([resized] if resized else []), *masks.describe(levels, pixels)]
+        if not levels.any():
+            return Removal(photo, photo, levels, tuple(notes))
+        restored = np.clip(self.correct(pixels, levels).apply(pixels), 0, 1)
+        if not raw:
+            weight = self._blend_weight(levels, feather_px)[..., None]
+            restored = pixels + weight * (restored - pixels)
+        after = photo.with_pixels(restored)
+        if not raw:
+            # Back to the file's own levels where nothing was blended, whatever float rounding did.
+            after = photo.with_pixels(np.where(weight > 0, after.pixels, photo.pixels))  # pyright: ignore[reportPossiblyUnboundVariable]
+        return Removal(photo, after, levels, tuple(notes))
+
+    def _blend_weight(self, mask: Floats, feather_px: float | None) -> Floats:
+        if feather_px is None:
+            # The penumbra lies outside a mask drawn along the umbra: about 0.6 % of the picture is enough for it.
+            feather_px = max(2.0, 0.006 * max(mask.shape))
+        return masks.blend_weight(mask, grow_px=round(feather_px / 2), feather_px=feather_px)
+
+    def _logged(self, photo: Photo, mask: Any, options: dict[str, Any]) -> Photo:
+        removal = self.remove_from_photo(photo, mask, **options)
+        for line in removal.warnings:
+            log.warning(line)
+        return removal.after
+
+
+def remove_shadow(image: ImageT, mask: Any, **options: Any) -> ImageT:
+    """Remove the shadow that `mask` marks from one image; see `ShadowRemover.remove`.
+
+    The remover is made at the first call and kept.
+    """
+    global _shared
+    if _shared is None:
+        _shared = ShadowRemover()
+    return _shared.remove(image, mask, **options)
+
+
+_shared: ShadowRemover | None = None
+
+
+def default_output(source: Path) -> Path:
+    """Where the result for `source` goes when nobody says: beside it.
+
+    >>> default_output(Path("holiday/beach.jpg")).name
+    'beach-no-shadow.jpg'
+    """
+    return source.with_name(f"{source.stem}-no-shadow{source.suffix}")
+
+
+def local_path(source: str | os.PathLike[str]) -> str | os.PathLike[str]:
+    """Refuse addresses: nothing here reaches for the network."""
+    if isinstance(source, str) and "://" in source[:12]:
+        raise ImageReadError(f"{source} is an address; download the picture and give its path")
+    return source
+
+
+def read_any_mask(mask: Any) -> tuple[Floats, tuple[str, ...]]:
+    """A mask of any kind as float32 (H, W) in [0, 1], and warnings."""
+    if mask is None:
+        raise MaskError("no mask; mark the shadow in a picture of the photo's size, white on black, and pass it")
+    if isinstance(mask, np.ndarray):
+        return masks.as_mask(mask), ()
+    if _is_tensor(mask):
+        array = mask.detach().cpu().numpy()
+        return masks.as_mask(array[0] if array.ndim == 3 else array), ()
+    if isinstance(mask, str | os.PathLike):
+        mask = local_path(mask)
+    levels, warnings = imageio.read_mask(mask)
+    return levels, tuple(warnings)
+
+
+def _is_tensor(value: object) -> bool:
+    return type(value).__module__.split(".")[0] == "torch"
+
+
+def _shrink(planes: Floats, height: int, width: int) -> Floats:
+    """Average (H, W, C) down to a smaller size."""
+    channels = [
+        Image.fromarray(np.ascontiguousarray(planes[..., c])).resize((width, height), Image.Resampling.BOX)
+        for c in range(planes.shape[2])
+    ]
+    return np.stack([np.asarray(channel, np.float32) for channel in channels], axis=-1)
+
+
+def _photo_from_array(array: NDArray[Any]) -> Photo:
+    """An array of any accepted shape and type as a photo; the array stays as it is."""
+    if array.ndim not in (2, 3) or 0 in array.shape or (array.ndim == 3 and array.shape[2] not in (1, 3, 4)):
+        turned = array.ndim == 3 and array.shape[0] in (1, 3, 4)
+        fix = "; channels come last: np.moveaxis(array, 0, -1)" if turned else ""
+        raise ArrayError(f"array is {array.shape}; expected (height, width, 3){fix}")
+    if array.dtype.kind == "f":
+        check_levels(array, "array")
+        values = array.astype(np.float32)
+    elif array.dtype.kind == "u" and array.dtype.itemsize in (1, 2):
+        values = array.astype(array.dtype.newbyteorder("="))
+    else:
+        raise ArrayError(f"array is {array.dtype}; expected uint8, uint16 or float in [0, 1]: convert it first")
+    if values.ndim == 2:
+        values = values[..., None]
+    gray = values.shape[2] == 1
+    alpha = values[..., 3] if values.shape[2] == 4 else None
+    pixels = np.repeat(values, 3, axis=2) if gray else values[..., :3]
+    return Photo(np.ascontiguousarray(pixels), alpha=alpha, gray=gray)
+
+
+def _array_like(array: NDArray[Any], photo: Photo) -> Any:
+    pixels = photo.pixels
+    if photo.gray:
+        pixels = gray_levels(photo)
+        pixels = pixels if array.ndim == 2 else pixels[..., None]
+    elif photo.alpha is not None:
+        pixels = np.dstack((pixels, photo.alpha))
+    return pixels.astype(array.dtype)
+
+
+def _pillow_like(image: Image.Image, photo: Photo) -> Image.Image:
+    """The photo as a Pillow image with the metadata of `image`."""
+    if photo.pixels.dtype != np.uint8:
+        levels = gray_levels(photo) if photo.gray else (photo.as_float() * 255 + 0.5).astype(np.uint8)
+        result = Image.fromarray(levels)
+    else:
+        colour = gray_levels(photo) if photo.gray else photo.pixels
+        result = Image.fromarray(colour)
+        if photo.alpha is not None:
+            result.putalpha(Image.fromarray(photo.alpha))
+    result.info.update(image.info)
+    if photo.metadata.exif:
+        result.info["exif"] = photo.metadata.exif
+    return result
+
+
+def gray_levels(photo: Photo) -> NDArray[Any]:
+    """One channel (H, W) of a gray photo, whose three the network may have coloured a little."""
+    if (photo.pixels == photo.pixels[..., :1]).all():
+        return photo.pixels[..., 0]
+    mean = photo.pixels.astype(np.float64).mean(axis=2)
+    return (mean if photo.pixels.dtype.kind == "f" else np.rint(mean)).astype(photo.pixels.dtype)
+
+
+def compare(removal: Removal, *, height_px: int = 720) -> bytes:
+    """Before, mask and after side by side, as a JPEG."""
+    panels = [
+        Image.fromarray((picture * 255 + 0.5).astype(np.uint8))
+        for picture in (removal.before.as_float(), np.repeat(removal.mask[..., None], 3, axis=2), removal.after.as_float())
+    ]
+    width = max(1, round(panels[0].width * height_px / panels[0].height))
+    if panels[0].height > height_px:
+        panels = [panel.resize((width, height_px), Image.Resampling.LANCZOS) for panel in panels]
+    gap = max(2, panels[0].width // 80)
+    strip = Image.new("RGB", (3 * panels[0].width + 2 * gap, panels[0].height), "white")
+    for index, panel in enumerate(panels):
+        strip.paste(panel, (index * (panel.width + gap), 0))
+    buffer: BinaryIO = io.BytesIO()
+    strip.save(buffer, "JPEG", quality=92)
+    buffer.seek(0)
+    return buffer.read()

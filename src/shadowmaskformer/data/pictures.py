@@ -40,7 +40,9 @@ def size_of(path: Path) -> tuple[int, int]:
 def gray_thumbnail(path: Path, side: int) -> NDArray[np.float32]:
     """The picture's luminance averaged down to `side` x `side`, float, [0, 255]."""
     # In float and with a triangle filter: rounding and a box filter's phase differ between sizes of one picture.
-    return np.asarray(_read(path, "L").convert("F").resize((side, side), Image.Resampling.BILINEAR), np.float32)
+    return np.asarray(
+        _read(path, "L").convert("F").resize((side, side), Image.Resampling.BILINEAR), np.float32
+    )
 
 
 def resize(picture: NDArray[np.uint8], height: int, width: int) -> NDArray[np.uint8]:

@@ -1,0 +1,278 @@
+"""Training samples from pictures decoded once: each a pure function of the seed and its position in the run.
+
+`build_cache` decodes a data set into one memory-mapped file at a working size, clean pictures shared by many
+pairs once; `Samples` draws from it. No state is kept between draws, so any number of processes and threads
+gets the same samples, and a resumed run goes on with the sample after the last.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from shadowmaskformer.data import derive
+from shadowmaskformer.data.augment import Augment, draw_box, jitter_mask, relight_both, turn
+from shadowmaskformer.data.layouts import Triplet, first_ten
+from shadowmaskformer.data.pictures import read_mask, read_rgb, resize, size_of
+from shadowmaskformer.data.scenes import content_key, fingerprint
+from shadowmaskformer.errors import DatasetError, ImageReadError, OutputError
+
+PICTURES, INDEX = "pictures.bin", "index.json"
+TOLERATED = 0.001
+"""Share of unreadable pictures that a run survives."""
+CROP_TRIES = 6
+"""How often a crop without a shadow's edge is drawn again."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """Where a triplet lies in the cache: byte offsets of its pictures and their common size."""
+
+    name: str
+    height: int
+    width: int
+    shadow: int
+    mask: int
+    clean: int
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One training picture.
+
+    Attributes:
+        name: of the triplet it was made from.
+        photo: RGB with the shadow, (H, W, 3), [0, 1].
+        mask: (H, W), [0, 1], 1 = shadow.
+        truth: RGB without the shadow, as `photo`.
+    """
+
+    name: str
+    photo: NDArray[np.float32]
+    mask: NDArray[np.float32]
+    truth: NDArray[np.float32]
+
+
+class Cache:
+    """Decoded triplets, memory-mapped; unreadable ones were left out and are listed in `skipped`."""
+
+    def __init__(self, folder: Path) -> None:
+        index = json.loads((folder / INDEX).read_text(encoding="utf-8"))
+        self.entries = tuple(Entry(**entry) for entry in index["entries"])
+        self.skipped: tuple[str, ...] = tuple(index["skipped"])
+        self._bytes = np.memmap(folder / PICTURES, np.uint8, "r")
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    def pictures(self, index: int) -> tuple[NDArray[np.uint8], NDArray[np.uint8], NDArray[np.uint8]]:
+        """Shadow (H, W, 3), mask (H, W) and clean (H, W, 3) as views of the file, [0, 255]."""
+        entry = self.entries[index]
+        shape = (entry.height, entry.width)
+        return (
+            self._view(entry.shadow, (*shape, 3)),
+            self._view(entry.mask, shape),
+            self._view(entry.clean, (*shape, 3)),
+        )
+
+    def _view(self, offset: int, shape: tuple[int, ...]) -> NDArray[np.uint8]:
+        return self._bytes[offset : offset + int(np.prod(shape))].reshape(shape)
+
+
+def build_cache(
+    triplets: Sequence[Triplet],
+    folder: Path,
+    *,
+    side: int = 320,
+    progress: Callable[[int, int], None] | None = None,
+) -> Cache:
+    """Decode `triplets` into `folder`, or reopen it when it holds just them.
+
+    Args:
+        triplets: what to decode; missing masks are derived from the pair.
+        folder: belongs to the cache; written beside and renamed, so it is whole or absent.
+        side: shorter side of the stored pictures, in pixels; smaller pictures stay as they are.
+        progress: called with (done, all) while decoding.
+
+    Raises:
+        DatasetError: no triplets, pairs of different sizes, or more than 0.1 % unreadable.
+    """
+    if not triplets:
+        raise DatasetError("no pictures to train on; check the split's name and the data set's folder")
+    rule = [derive.THRESHOLD, derive.FLOOR, derive.SMOOTHING, derive.VOTE]
+    key = f"1:{side}:{rule}:{fingerprint(triplets)}"
+    index = folder / INDEX
+    if index.is_file() and json.loads(index.read_text(encoding="utf-8"))["key"] == key:
+        return Cache(folder)
+    partial = folder.with_name(f"{folder.name}.partial-{os.getpid()}")
+    try:
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir(parents=True)
+        _write_cache(triplets, partial, side, key, progress)
+        if index.is_file():
+            shutil.rmtree(folder)
+        partial.replace(folder)
+    except OSError as error:
+        raise OutputError(
+            f"cannot write the cache {folder.name}: {error.strerror}; free space or choose another"
+        ) from error
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+    return Cache(folder)
+
+
+def _write_cache(
+    triplets: Sequence[Triplet],
+    folder: Path,
+    side: int,
+    key: str,
+    progress: Callable[[int, int], None] | None,
+) -> None:
+    entries: list[Entry] = []
+    skipped: list[str] = []
+    unequal: list[str] = []
+    cleans: dict[str, int] = {}
+    with (folder / PICTURES).open("wb") as file, ThreadPoolExecutor(os.cpu_count()) as pool:
+        for done, (triplet, decoded) in enumerate(_in_order(pool, triplets, side), start=1):
+            if isinstance(decoded, str):
+                (unequal if decoded.startswith(_UNEQUAL) else skipped).append(f"{triplet.name}: {decoded}")
+            else:
+                shadow, mask, clean, clean_key = decoded
+                offset, mask_offset = (_append(file, picture) for picture in (shadow, mask))
+                if clean_key not in cleans:
+                    cleans[clean_key] = _append(file, clean)
+                height, width = mask.shape
+                entries.append(Entry(triplet.name, height, width, offset, mask_offset, cleans[clean_key]))
+            if progress is not None:
+                progress(done, len(triplets))
+    if unequal:
+        raise DatasetError(
+            f"{len(unequal)} of {len(triplets)} pairs differ in size ({first_ten(unequal)}); "
+            "`shadowmaskformer data check` lists them all"
+        )
+    if not entries or len(skipped) > TOLERATED * len(triplets):
+        raise DatasetError(
+            f"{len(skipped)} of {len(triplets)} triplets cannot be read ({first_ten(skipped)}); copy them again"
+        )
+    text = json.dumps({"key": key, "skipped": skipped, "entries": [asdict(entry) for entry in entries]})
+    (folder / INDEX).write_text(text, encoding="utf-8")
+
+
+_UNEQUAL = "sizes differ"
+_Decoded = tuple[NDArray[np.uint8], NDArray[np.uint8], NDArray[np.uint8], str]
+
+
+def _in_order(
+    pool: ThreadPoolExecutor, triplets: Iterable[Triplet], side: int
+) -> Iterator[tuple[Triplet, _Decoded | str]]:
+    listed = list(triplets)
+    # In portions: a pool decodes everything at once if it may, and a data set does not fit into memory.
+    for start in range(0, len(listed), 64):
+        part = listed[start : start + 64]
+        yield from zip(part, pool.map(lambda triplet: _decode(triplet, side), part), strict=True)
+
+
+def _decode(triplet: Triplet, side: int) -> _Decoded | str:
+    """Shadow, mask, clean at the working size and the clean file's key; or why not."""
+    try:
+        sizes = {size_of(path) for path in (triplet.shadow, triplet.clean)}
+        if len(sizes) > 1:
+            return f"{_UNEQUAL}, {' and '.join(f'{h}x{w}' for h, w in sorted(sizes))}"
+        height, width = sizes.pop()
+        scale = min(1.0, side / min(height, width))
+        height, width = max(1, round(height * scale)), max(1, round(width * scale))
+        shadow, clean = (resize(read_rgb(path), height, width) for path in (triplet.shadow, triplet.clean))
+        if triplet.mask is None:
+            mask = derive.derive_mask(*((p / np.float32(255)).astype(np.float32) for p in (shadow, clean)))
+            mask = (mask * 255).astype(np.uint8)
+        else:
+            mask = resize(read_mask(triplet.mask), height, width)
+        return shadow, mask, clean, content_key(triplet.clean)
+    except ImageReadError as error:
+        return str(error)
+
+
+def _append(file: object, picture: NDArray[np.uint8]) -> int:
+    offset: int = file.tell()  # type: ignore[attr-defined]
+    file.write(np.ascontiguousarray(picture).data)  # type: ignore[attr-defined]
+    return offset
+
+
+class Samples:
+    """Draws augmented samples from a cache; without state, so safe to share between threads."""
+
+    def __init__(self, cache: Cache, *, augment: Augment, seed: int = 0) -> None:
+        self.cache = cache
+        self.augment = augment
+        self.seed = seed
+
+    def __len__(self) -> int:
+        return len(self.cache)
+
+    def draw(self, position: int, size: int | tuple[int, int]) -> Sample:
+        """The sample at `position` of the run: a picture of a fresh permutation each epoch, augmented.
+
+        Args:
+            position: number of the sample, counted over all batches and processes.
+            size: side, or (height, width), in pixels.
+        """
+        epoch, place = divmod(position, len(self.cache))
+        index = int(_permutation(self.seed, epoch, len(self.cache))[place])
+        rng = np.random.default_rng((self.seed, position, 1))
+        augment = self.augment
+        shadow, mask, clean = self.cache.pictures(index)
+        box = None
+        if rng.random() < augment.crop:
+            box = self._edge_box(mask, rng)
+        parts = tuple(_scaled(picture, size, box) for picture in (shadow, mask, clean))
+        photo, soft, truth = turn(parts, augment, rng)
+        if rng.random() < augment.synthetic:
+            from shadowmaskformer.data.synthetic import draw as draw_shadow
+
+            photo, soft = draw_shadow(truth, rng)
+        photo, truth = relight_both(photo, truth, augment, rng)
+        if rng.random() < augment.mask_jitter:
+            soft = jitter_mask(soft, rng)
+        return Sample(self.cache.entries[index].name, photo, soft, truth)
+
+    def whole(self, index: int, size: int | tuple[int, int]) -> Sample:
+        """Picture `index` of the cache, whole and unchanged but for its size."""
+        shadow, mask, clean = (_scaled(picture, size, None) for picture in self.cache.pictures(index))
+        return Sample(self.cache.entries[index].name, shadow, mask, clean)
+
+    def _edge_box(
+        self, mask: NDArray[np.uint8], rng: np.random.Generator
+    ) -> tuple[float, float, float, float]:
+        """A part that shows both shadow and light, if a few tries find one."""
+        box = draw_box(*mask.shape, self.augment.smallest_crop, rng)
+        for _ in range(CROP_TRIES):
+            left, top, right, bottom = (int(edge) for edge in box)
+            if 0.02 * 255 < mask[top:bottom:4, left:right:4].mean() < 0.98 * 255:
+                break
+            box = draw_box(*mask.shape, self.augment.smallest_crop, rng)
+        return box
+
+
+@functools.lru_cache(maxsize=4)
+def _permutation(seed: int, epoch: int, length: int) -> NDArray[np.int64]:
+    return np.random.default_rng((seed, epoch, 0)).permutation(length)
+
+
+def _scaled(
+    picture: NDArray[np.uint8], size: int | tuple[int, int], box: tuple[float, float, float, float] | None
+) -> NDArray[np.float32]:
+    """The part `box` of `picture` at `size`, float, [0, 1]; bicubic, widened when shrinking."""
+    height, width = (size, size) if isinstance(size, int) else size
+    image = Image.fromarray(picture)
+    resized = image.resize((width, height), Image.Resampling.BICUBIC, box=box, reducing_gap=2.0)
+    return np.asarray(resized, np.float32) / np.float32(255)

@@ -1,1 +1,99 @@
 """Runtimes against the network written plainly: time, memory and parity, measured side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+from shadowmaskformer.benchmark.race import Result, Task, run_task
+from shadowmaskformer.config import ModelConfig
+from shadowmaskformer.errors import MissingExtraError, ShadowMaskFormerError
+
+if TYPE_CHECKING:
+    from shadowmaskformer.model import ShadowMaskFormer
+
+__all__ = ["Result", "Task", "benchmark"]
+
+
+def benchmark(
+    tasks: Sequence[Task],
+    contenders: Sequence[str],
+    *,
+    weights: str | Path | None = None,
+    variant: str = "middle",
+    rounds: int = 5,
+    on_result: Callable[[Result], None] = lambda _: None,
+) -> tuple[ModelConfig, list[Result]]:
+    """Race the contenders over the tasks, smaller pictures first.
+
+    Args:
+        tasks: what to measure.
+        contenders: names of `race.CONTENDERS`; ratios and differences need `yardstick` among them.
+        weights: the network to run, as `weights.load` takes it; None = `variant` with random weights.
+        variant: name of the configuration to use without `weights`.
+        rounds: timed turns of each contender.
+        on_result: called with each task's result as soon as it is there.
+    """
+    try:
+        from shadowmaskformer.model import ShadowMaskFormer
+    except ImportError:
+        raise MissingExtraError(
+            "the benchmark's yardstick needs PyTorch; install it with: pip install 'shadowmaskformer[torch]'"
+        ) from None
+    with TemporaryDirectory() as folder:
+        source = Path(folder) / "weights" if weights is None else weights
+        if weights is None:
+            _random_network(variant).save_pretrained(source)
+        config = ShadowMaskFormer.from_pretrained(source).config
+        files, failed = _files(source, contenders, Path(folder))
+        results: list[Result] = []
+        measured: dict[tuple[str, bool], tuple[int, int]] = {}  # (contender, training): pixels, peak memory
+        for task in sorted(tasks, key=lambda task: (task.training, task.pixels)):
+            expected = {
+                name: peak * task.pixels / pixels
+                for (name, training), (pixels, peak) in measured.items()
+                if training == task.training
+            }
+            result = run_task(task, files, config, rounds=rounds, expected_bytes=expected)
+            result.skipped.update(failed)
+            for name, measurement in result.measurements.items():
+                measured[name, task.training] = task.pixels, measurement.peak_bytes
+            results.append(result)
+            on_result(result)
+    return config, results
+
+
+def _random_network(variant: str) -> ShadowMaskFormer:
+    """A network whose parameters are all random, biases too: the start of training would hide differences."""
+    import torch
+
+    from shadowmaskformer.config import variant as configuration
+    from shadowmaskformer.model import ShadowMaskFormer
+
+    torch.manual_seed(1)
+    network = ShadowMaskFormer(configuration(variant))
+    with torch.no_grad():
+        for parameter in network.parameters():
+            parameter.add_(0.02 * torch.randn_like(parameter))
+    return network
+
+
+def _files(
+    source: str | Path, contenders: Sequence[str], folder: Path
+) -> tuple[dict[str, str | Path], dict[str, str]]:
+    """What each contender loads, exported where it must be; and why an export is missing."""
+    files: dict[str, str | Path] = {}
+    failed: dict[str, str] = {}
+    for name in contenders:
+        if name not in ("onnx", "openvino"):
+            files[name] = source
+            continue
+        try:
+            from shadowmaskformer.runtimes.export import SUFFIXES, export
+
+            files[name] = export(source, name, folder / f"model{SUFFIXES[name]}").path
+        except ShadowMaskFormerError as error:
+            failed[name] = str(error)
+    return files, failed

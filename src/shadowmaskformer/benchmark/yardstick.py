@@ -160,7 +160,7 @@ class Yardstick(nn.Module):
         x = F.pixel_shuffle(self.up[1](self.stages[3](x)), 2)
         x = self.fuse[1](x, self.skip[1](full)) + x
         head = self.head(self.stages[4](x))[:, :, :height, :width]
-        gain, offset = torch.split(head, (1, 3), dim=1)
+        gain, offset = head.split((1, 3), dim=1)
         return (gain * start - offset + start + 1) / 2
 
     @classmethod
@@ -177,3 +177,12 @@ class Yardstick(nn.Module):
         shapes = {name: tensor.shape for name, tensor in yardstick.state_dict().items()}
         yardstick.load_state_dict({name: tensor.reshape(shapes[name]) for name, tensor in state.items()})
         return yardstick
+
+
+def flat_by_name(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Parameters or gradients as vectors, under the names they have in a `ShadowMaskFormer`."""
+    flat = {name: tensor.flatten() for name, tensor in tensors.items()}
+    for name in [name for name in flat if ".qk." in name]:
+        value = flat.pop(name.replace(".qk.", ".v."))
+        flat[name.replace(".qk.", ".qkv.")] = torch.cat([flat.pop(name), value])
+    return flat

@@ -1,0 +1,150 @@
+"""The benchmark's results for people (a table, a plot) and for programs (JSON)."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import platform
+import statistics
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from shadowmaskformer.benchmark.race import Result
+from shadowmaskformer.config import ModelConfig
+from shadowmaskformer.errors import MissingExtraError, OutputError
+
+_COLUMNS = (
+    "",
+    "wall s",
+    "CPU s",
+    "faster, CPU",
+    "wall",
+    "difference",
+    "peak GB",
+    "set-up s",
+    "GFLOP/s",
+    "of matmul",
+)
+
+
+def table(result: Result) -> str:
+    """One task as lines of text; `faster` is how many times less than the yardstick."""
+    rows = [_COLUMNS, *(_row(result, name) for name in result.measurements)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(_COLUMNS))]
+    lines = [
+        "  ".join(
+            [
+                row[0].ljust(widths[0]),
+                *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)),
+            ]
+        )
+        for row in rows
+    ]
+    skipped = [f"{name}: left out, {reason}" for name, reason in result.skipped.items()]
+    return "\n".join([f"{result.task}  ({result.flops / 1e9:.1f} GFLOP)", *lines, *skipped])
+
+
+def _row(result: Result, name: str) -> tuple[str, ...]:
+    measured = result.measurements[name]
+    reference = name == "matmul"  # only there for its GFLOP/s
+    share = result.share_of_matmul(name)
+    return (
+        name,
+        f"{statistics.median(measured.wall_s):.3f}",
+        f"{statistics.median(measured.cpu_s):.3f}",
+        _number(None if reference else result.speedup(name), ".2f"),
+        _number(None if reference else result.speedup(name, clock="wall_s"), ".2f"),
+        _number(measured.difference, ".1e"),
+        f"{measured.peak_bytes / 1e9:.2f}",
+        f"{measured.setup_s:.2f}",
+        f"{result.gflops(name):.1f}",
+        _number(share, ".0%"),
+    )
+
+
+def _number(value: float | None, form: str) -> str:
+    return "" if value is None else format(value, form)
+
+
+def machine() -> dict[str, Any]:
+    """Processor, cores, system and versions: what the figures hold for."""
+    versions: dict[str, str | None] = {}
+    for package in ("shadowmaskformer", "numpy", "torch", "onnxruntime", "openvino"):
+        try:
+            versions[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            versions[package] = None
+    return {
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+        "system": platform.platform(),
+        "python": platform.python_version(),
+        "versions": versions,
+        "load_at_start": list(os.getloadavg()) if hasattr(os, "getloadavg") else None,
+    }
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor() or platform.machine()
+
+
+def write_json(path: Path, results: list[Result], config: ModelConfig, computer: dict[str, Any]) -> None:
+    """Write everything measured: each round's times, and the ratios that the table shows."""
+    document = {
+        "machine": computer,
+        "model": config.to_dict(),
+        "tasks": [
+            {
+                "task": str(result.task),
+                "training": result.task.training,
+                "size": list(result.task.size),
+                "flops": result.flops,
+                "skipped": result.skipped,
+                "contenders": {
+                    name: {
+                        **dataclasses.asdict(measured),
+                        "faster_cpu": result.speedup(name),
+                        "faster_wall": result.speedup(name, clock="wall_s"),
+                        "gflops": result.gflops(name),
+                        "share_of_matmul": result.share_of_matmul(name),
+                    }
+                    for name, measured in result.measurements.items()
+                },
+            }
+            for result in results
+        ],
+    }
+    try:
+        path.write_text(json.dumps(document, indent=2) + "\n")
+    except OSError as error:
+        raise OutputError(f"cannot write {path}: {error.strerror}; give another folder with -o") from error
+
+
+def write_plot(path: Path, results: list[Result]) -> None:
+    """Draw, for each task, how many times faster than the yardstick each contender is, and its memory."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise MissingExtraError(
+            "the plot needs matplotlib; install it with: pip install 'shadowmaskformer[evaluate]'"
+        ) from None
+    figure = Figure(figsize=(10, 1.2 + 2.2 * len(results)), layout="constrained")
+    axes: Any = figure.subplots(len(results), 2, squeeze=False)
+    for (speed, memory), result in zip(axes, results, strict=True):
+        names = [name for name in result.measurements if name != "matmul"]
+        ratios = [result.speedup(name) or 0.0 for name in names]
+        speed.bar_label(speed.barh(names, ratios, color="#3b6ea5"), fmt="%.1f×", padding=3)
+        peaks = [result.measurements[name].peak_bytes / 1e9 for name in names]
+        memory.bar_label(memory.barh(names, peaks, color="#a5673b"), fmt="%.2f", padding=3)
+        speed.set_title(f"{result.task}: times faster (CPU time)", fontsize=10)
+        memory.set_title("peak memory, GB", fontsize=10)
+        for axis in (speed, memory):
+            axis.invert_yaxis()
+            axis.margins(x=0.15)
+    figure.savefig(path, dpi=120)

@@ -1,8 +1,8 @@
 """ISTD+ from ISTD: truth in the shadow picture's own exposure.
 
-ISTD's clean pictures were taken at another moment, so their colours differ from the shadow pictures' outside the
-shadow too. Le & Samaras (ICCV 2019) fit, per channel, a line that takes the clean picture's non-shadow pixels to
-the shadow picture's, and apply it to the whole clean picture.
+ISTD's clean pictures were taken at another moment, so their colours differ from the shadow pictures' outside
+the shadow too. Le & Samaras (ICCV 2019) fit, per channel, a line that takes the clean picture's non-shadow
+pixels to the shadow picture's, and apply it to the whole clean picture.
 """
 
 from __future__ import annotations

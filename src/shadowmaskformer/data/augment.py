@@ -1,7 +1,7 @@
 """Paired augmentation: what may change about a training picture without changing the task.
 
-Photo, truth and mask move together; light changes for photo and truth alike; the mask alone is roughened, so that
-the network tolerates masks drawn by people and found by detectors. Everything is drawn from one Generator.
+Photo, truth and mask move together; light changes for photo and truth alike; the mask alone is roughened, so
+that the network tolerates masks drawn by people and found by detectors. All is drawn from one Generator.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def turn(pictures: tuple[Picture, ...], augment: Augment, rng: np.random.Generat
 def relight_both(
     photo: Picture, truth: Picture, augment: Augment, rng: np.random.Generator
 ) -> tuple[Picture, Picture]:
-    """Another exposure and white balance for photo and truth alike, clipped as a camera clips; (H, W, 3), [0, 1]."""
+    """Another exposure and white balance for photo and truth, clipped as in a camera; both (H, W, 3)."""
     if augment.exposure == 0 and augment.white_balance == 0:
         return photo, truth
     stops = np.full(3, rng.uniform(-1, 1) * augment.exposure)
@@ -100,8 +100,8 @@ def jitter_mask(mask: Picture, rng: np.random.Generator) -> Picture:
     grain = max(2, round(side / rng.uniform(4, 16)))
     holes = int(rng.integers(1, 4)) if rng.random() < 0.25 else 0
     softness = rng.uniform(0.003, 0.02) * side if rng.random() < 0.5 else 0.0
-    # The blurred mask is a ramp across the edge: the level at which it is cut grows or shrinks the mask, and noise
-    # on the ramp makes the cut ragged without touching the inside.
+    # The blurred mask is a ramp across the edge: the level at which it is cut grows or shrinks the mask, and
+    # noise on the ramp makes the cut ragged without touching the inside.
     ramp = box_mean(mask, max(1, round(reach)))
     noise = _smooth_noise(mask.shape, grain, rng) * ragged
     rough = (ramp + noise * 4 * ramp * (1 - ramp) > level).astype(np.float32)

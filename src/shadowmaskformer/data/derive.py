@@ -45,7 +45,7 @@ def derive_mask(shadow: NDArray[np.float32], clean: NDArray[np.float32]) -> NDAr
             "resize one to the other first"
         )
     side = min(shadow.shape[:2])
-    # The mean over channels is the geometric mean of their ratios: blue sky light in the shadow cannot hide it.
+    # The mean over channels is that of three ratios: a shadow lit by blue sky shows in red and green.
     ratio = np.log(clean + np.float32(FLOOR)).mean(axis=2) - np.log(shadow + np.float32(FLOOR)).mean(axis=2)
     smooth = box_mean(box_mean(ratio, round(SMOOTHING * side)), round(SMOOTHING * side))
     vote = box_mean((smooth > THRESHOLD).astype(np.float32), round(VOTE * side))

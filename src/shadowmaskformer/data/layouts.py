@@ -1,16 +1,16 @@
 """Data sets as they lie on disk: which picture is the shadow, the mask and the clean one, split by split.
 
-A folder of pictures says what it holds by its name: `train_A`, `shadow_free`, `SRD_testmask`, `cond`, `gt`. One
-reader of such names recognises every layout in use; pictures are then paired by name, never by position,
+A folder of pictures says what it holds by its name: `train_A`, `shadow_free`, `SRD_testmask`, `cond`, `gt`.
+One reader of such names recognises every layout in use; pictures are then paired by name, never by position,
 because three sorted lists shift every pair when one file is missing.
 
-| layout | folders | clean name |
-|---|---|---|
-| istd, istd+ | `{train,test}/{train,test}_{A,B,C}`; `_C_fixed`, `_C_fixed_official` or adjusted `_C` is istd+ | equal |
-| srd | `{train,test}/{shadow,shadow_free}` or `{train,test}_{A,B,C}`; masks apart, `SRD_testmask` | `X_no_shadow`, `X_free` |
-| release | `{train,valid,test}/{cond,gt,mask}` | equal |
-| lists | text files with lines `input\\|mask\\|gt` | any |
-| folders | any other triple of folders: shadow, mask, clean and kin, with or without splits | equal or with suffix |
+- istd: `{train,test}/{train,test}_{A,B,C}`, equal names `scene-n.png`.
+- istd+: the same with clean pictures in `_C_fixed` or `_C_fixed_official`, or adjusted ones repacked as `_C`.
+- srd: `{train,test}/{shadow,shadow_free}`, `X.jpg` with `X_no_shadow.jpg` or `X_free.jpg`, or
+  `{train,test}_{A,B,C}`; masks, where there are any, apart in a folder such as `SRD_testmask`.
+- release: `{train,valid,test}/{cond,gt,mask}`, equal names.
+- lists: text files with lines `input|mask|gt`.
+- folders: any other pair or triple (shadow, mask, clean and kin), with or without splits.
 """
 
 from __future__ import annotations
@@ -33,11 +33,12 @@ SPLITS = {
 WHOLE = "all"
 """Name of the only split of a data set that has none."""
 
-# A folder name without its split, in lower case and with `_` for any separator -> (role, rank). Where two folders
-# of a split have the same role the higher rank wins: the adjusted truth of ISTD+ lies beside the one it replaces.
+# A folder name without its split, in lower case and with `_` for any separator -> (role, rank). Where two
+# folders of a split have one role the higher rank wins: ISTD+'s truth lies beside the one it replaces.
 ROLES: dict[str, tuple[str, int]] = {
     "a": ("shadow", 0), "shadow": ("shadow", 0), "shadows": ("shadow", 0), "cond": ("shadow", 0),
-    "input": ("shadow", 0), "inputs": ("shadow", 0), "shadow_image": ("shadow", 0), "shadow_images": ("shadow", 0),
+    "input": ("shadow", 0), "inputs": ("shadow", 0), "shadow_image": ("shadow", 0),
+    "shadow_images": ("shadow", 0),
     "b": ("mask", 0), "mask": ("mask", 0), "masks": ("mask", 0), "shadow_mask": ("mask", 0),
     "shadow_masks": ("mask", 0),
     "c": ("clean", 0), "c_fixed": ("clean", 1), "c_fixed_official": ("clean", 2), "gt": ("clean", 0),
@@ -107,8 +108,8 @@ class Dataset:
         ]
         if unpaired and not allow_unpaired:
             raise DatasetError(
-                f"{self.folder}, split {name}: {len(unpaired)} of {len(unpaired) + len(self._triplets[name])} "
-                f"pictures have no partner ({first_ten(str(p.file.name) for p in unpaired)}); "
+                f"{self.folder}, split {name}: {len(unpaired)} pictures have no partner, "
+                f"{len(self._triplets[name])} have one ({first_ten(str(p.file.name) for p in unpaired)}); "
                 "`shadowmaskformer data check` lists them all"
             )
         return self._triplets[name]
@@ -152,7 +153,7 @@ def open_dataset(folder: str | os.PathLike[str]) -> Dataset:
     if not triplets:
         listed = first_ten(f"{p.relative_to(root)}/" for roles in found.values() for p in roles.values())
         raise DatasetError(
-            f"{root} holds no pairs of folders that look like shadow and clean ({listed or 'no folders of pictures'}); "
+            f"{root} has no folders that look like shadow and clean ({listed or 'no folders of pictures'}); "
             "expected for example train/shadow and train/shadow_free, train_A and train_C, or cond and gt"
         )
     if not any(triplets.values()):
@@ -173,10 +174,10 @@ def pictures_in(folder: Path) -> list[Path]:
 def read_folder_name(name: str) -> tuple[str | None, str | None, int]:
     """Split, role and rank that a folder's name tells; None where it tells none.
 
-    >>> read_folder_name("train_C_fixed_official"), read_folder_name("SRD_testmask"), read_folder_name("shadow_free")
-    (('train', 'clean', 2), ('test', 'mask', 0), (None, 'clean', 0))
-    >>> read_folder_name("Train"), read_folder_name("holiday")
-    (('train', None, 0), (None, None, 0))
+    >>> read_folder_name("train_C_fixed_official"), read_folder_name("SRD_testmask")
+    (('train', 'clean', 2), ('test', 'mask', 0))
+    >>> read_folder_name("shadow_free"), read_folder_name("Train"), read_folder_name("holiday")
+    ((None, 'clean', 0), ('train', None, 0), (None, None, 0))
     """
     role, rank = ROLES.get(_plain(name), (None, 0))
     if role:
@@ -258,7 +259,7 @@ def _pair(split: str, roles: dict[str, Path], problems: list[Problem]) -> tuple[
 def _by_key(
     split: str, role: str, folder: Path, wanted: set[str], problems: list[Problem]
 ) -> dict[str, Path]:
-    """Pictures of `folder` by the name that pairs them: the stem if it is `wanted`, else without its suffix."""
+    """Pictures of `folder` by the name that pairs them: the stem if `wanted`, else without its suffix."""
     files: dict[str, Path] = {}
     for path in pictures_in(folder):
         key = path.stem if path.stem in wanted or role == "shadow" else _without_suffix(path.stem, role)

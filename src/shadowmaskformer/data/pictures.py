@@ -18,7 +18,7 @@ FORMATS = ("JPEG", "PNG", "TIFF", "BMP", "WEBP")
 
 
 def read_rgb(path: Path) -> NDArray[np.uint8]:
-    """The picture in `path`, (H, W, 3), as stored (a rotation tag is ignored, as by every tool of the field)."""
+    """The picture in `path`, (H, W, 3), as stored: pairs agree in pixels, not in rotation tags."""
     return np.asarray(_read(path, "RGB"))
 
 
@@ -39,7 +39,7 @@ def size_of(path: Path) -> tuple[int, int]:
 
 def gray_thumbnail(path: Path, side: int) -> NDArray[np.float32]:
     """The picture's luminance averaged down to `side` x `side`, float, [0, 255]."""
-    # In float and with a triangle filter: rounding and a box filter's phase differ between sizes of one picture.
+    # Float and a triangle filter: rounding and a box filter's phase differ between sizes of one picture.
     return np.asarray(
         _read(path, "L").convert("F").resize((side, side), Image.Resampling.BILINEAR), np.float32
     )

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -162,7 +163,8 @@ def _write_cache(
         )
     if not entries or len(skipped) > TOLERATED * len(triplets):
         raise DatasetError(
-            f"{len(skipped)} of {len(triplets)} triplets cannot be read ({first_ten(skipped)}); copy them again"
+            f"{len(skipped)} of {len(triplets)} pictures cannot be read ({first_ten(skipped)}); "
+            "copy them again or take them out"
         )
     text = json.dumps({"key": key, "skipped": skipped, "entries": [asdict(entry) for entry in entries]})
     (folder / INDEX).write_text(text, encoding="utf-8")
@@ -202,9 +204,9 @@ def _decode(triplet: Triplet, side: int) -> _Decoded | str:
         return str(error)
 
 
-def _append(file: object, picture: NDArray[np.uint8]) -> int:
-    offset: int = file.tell()  # type: ignore[attr-defined]
-    file.write(np.ascontiguousarray(picture).data)  # type: ignore[attr-defined]
+def _append(file: BinaryIO, picture: NDArray[np.uint8]) -> int:
+    offset = file.tell()
+    file.write(picture.tobytes())
     return offset
 
 
@@ -254,12 +256,13 @@ class Samples:
         self, mask: NDArray[np.uint8], rng: np.random.Generator
     ) -> tuple[float, float, float, float]:
         """A part that shows both shadow and light, if a few tries find one."""
-        box = draw_box(*mask.shape, self.augment.smallest_crop, rng)
+        height, width = mask.shape
+        box = draw_box(height, width, self.augment.smallest_crop, rng)
         for _ in range(CROP_TRIES):
             left, top, right, bottom = (int(edge) for edge in box)
             if 0.02 * 255 < mask[top:bottom:4, left:right:4].mean() < 0.98 * 255:
                 break
-            box = draw_box(*mask.shape, self.augment.smallest_crop, rng)
+            box = draw_box(height, width, self.augment.smallest_crop, rng)
         return box
 
 

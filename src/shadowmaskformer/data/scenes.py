@@ -21,8 +21,8 @@ from shadowmaskformer.errors import DatasetError
 SIDE = 32
 SAME_PICTURE = 0.45
 """Distance (RMS of 32 x 32 luminance, of 255) up to which two files are one picture, resized or recompressed.
-SRD at 840 x 640 against the same picture reduced to a quarter and recompressed: at most 0.30; against the most
-similar other shot of the same wall: at least 0.53."""
+SRD at 840 x 640 against the same picture reduced to a quarter and recompressed: at most 0.30; against the
+most similar other shot of the same wall: at least 0.53."""
 SAME_VIEW = 6.0
 """Distance up to which two pictures are shots of one view, moments apart."""
 
@@ -111,8 +111,8 @@ def validation_split(
         seed: which scenes are drawn.
 
     Returns:
-        (train, validation) in the order of `triplets`; validation has at most as many pictures as asked for, of
-        many scenes, at least one.
+        (train, validation) in the order of `triplets`; validation has at most as many pictures as asked for,
+        of many scenes, at least one.
     """
     wanted = (
         number if number is not None else max(1, round((0.05 if share is None else share) * len(triplets)))
@@ -121,8 +121,8 @@ def validation_split(
     sizes = np.bincount(scenes) if scenes else np.zeros(0, np.int64)
     if len(sizes) < 2:
         raise DatasetError(
-            f"{len(triplets)} pictures of {len(sizes)} scene cannot be split into train and validation by scene; "
-            "name a folder with a valid split instead"
+            f"{len(triplets)} pictures of {len(sizes)} scene cannot be split by scene; "
+            "add pictures of other scenes"
         )
     order = np.random.default_rng(seed).permutation(len(sizes))
     # A scene with very many pictures would be most of the validation: it serves better in train.
@@ -139,8 +139,8 @@ def validation_split(
 
 
 def unseen_scenes(test: Sequence[Triplet], train: Sequence[Triplet]) -> tuple[bool, ...]:
-    """For each test triplet, whether its clean picture is absent from `train`, resized and recompressed ones too."""
+    """For each test triplet, whether its clean picture is absent from `train`, in any size or quality."""
     pictures = CleanPictures(test)
     distances = pictures.distances(CleanPictures(train))
-    seen = (distances <= SAME_PICTURE).any(axis=1) if distances.size else np.zeros(len(pictures), bool)
-    return tuple(not seen[number] for number in pictures.which)
+    nearest = distances.min(axis=1, initial=np.inf)
+    return tuple(bool(nearest[number] > SAME_PICTURE) for number in pictures.which)

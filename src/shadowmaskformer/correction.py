@@ -68,9 +68,7 @@ class Correction:
             RGB float32, (H, W, 3), not clamped.
         """
         if photo.shape != self.gain.shape:
-            raise ArrayError(
-                f"photo is {photo.shape}, correction is {self.gain.shape}; call resized() with the photo's size"
-            )
+            raise ArrayError(f"photo is {photo.shape}, correction is {self.gain.shape}; call resized() first")
         return self.gain * photo + self.offset
 
     def resized(self, height: int, width: int) -> Correction:

@@ -1,0 +1,251 @@
+"""A `Photo` back to the bytes of a file, with everything that its format can hold."""
+
+from __future__ import annotations
+
+import io
+import os
+import struct
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from shadowmaskformer import metadata
+from shadowmaskformer.errors import MissingExtraError, OutputError
+from shadowmaskformer.photo import Photo, from_float, to_float
+
+EXTENSIONS = {
+    ".jpg": "JPEG", ".jpeg": "JPEG", ".jpe": "JPEG", ".jfif": "JPEG", ".png": "PNG", ".apng": "PNG",
+    ".webp": "WEBP", ".tif": "TIFF", ".tiff": "TIFF", ".bmp": "BMP", ".dib": "BMP", ".gif": "GIF",
+    ".avif": "AVIF", ".heic": "HEIF", ".heif": "HEIF", ".hif": "HEIF",
+}  # fmt: skip
+
+# Bits per channel, opacity and one-channel pictures: what each format that we write can hold.
+_DEPTHS: dict[str, tuple[str, ...]] = {
+    "JPEG": ("uint8",), "PNG": ("uint8", "uint16"), "WEBP": ("uint8",),
+    "TIFF": ("uint8", "uint16", "float32"), "BMP": ("uint8",), "AVIF": ("uint8",), "HEIF": ("uint8",),
+}  # fmt: skip
+_WITH_ALPHA = {"PNG", "WEBP", "TIFF", "AVIF", "HEIF"}
+_WITH_GRAY = {"JPEG", "PNG", "TIFF", "BMP"}
+_LONGEST_SIDE = {"JPEG": 65_500, "WEBP": 16_383}
+
+# Above this, no step of the 8-bit result differs visibly from the decoded original.
+_QUALITY = 95
+_JPEG_BLOCK_BYTES = 65_533 - len(metadata.EXIF_PREFIX)
+_XMP_KEYWORD = "XML:com.adobe.xmp"
+
+
+def format_from_path(path: str | os.PathLike[str]) -> str | None:
+    """Format that a file name asks for ("JPEG", "PNG", ...); None when its extension is not known.
+
+    >>> format_from_path("a/b.JPG"), format_from_path("b.txt")
+    ('JPEG', None)
+    """
+    return EXTENSIONS.get(Path(path).suffix.lower())
+
+
+def encoding_losses(photo: Photo, format: str | None = None) -> list[str]:
+    """One line for each thing of `photo` that the format cannot hold; empty when nothing is lost.
+
+    Args:
+        photo: what shall be written.
+        format: as for `encode_photo`.
+    """
+    chosen = _chosen_format(photo, format)
+    losses: list[str] = []
+    if photo.pixels.dtype.name not in _DEPTHS[chosen]:
+        kept = np.dtype(_DEPTHS[chosen][-1]).itemsize * 8
+        found, deep = ("float", "TIFF") if photo.pixels.dtype.kind == "f" else ("16-bit", "PNG or TIFF")
+        losses.append(
+            f"{chosen} holds {kept} bits per channel: the {found} photo loses depth; write {deep} to keep it"
+        )
+    if photo.alpha is not None and chosen not in _WITH_ALPHA:
+        losses.append(f"{chosen} has no transparency: laid over white; write PNG to keep it")
+    if chosen == "BMP" and (photo.metadata.exif or photo.metadata.icc or photo.metadata.xmp):
+        losses.append("BMP has no room for EXIF and colour profile: left out; write PNG to keep them")
+    if chosen == "JPEG" and _too_long_for_jpeg(photo.metadata.exif):
+        losses.append("JPEG has no room for EXIF over 64 KB: left out; write PNG to keep it")
+    return losses
+
+
+def encode_photo(photo: Photo, *, format: str | None = None, quality: int | None = None) -> bytes:
+    """Encode a photo with its depth, gray, alpha, EXIF, ICC profile, XMP and resolution.
+
+    Args:
+        photo: what to write. `encoding_losses` tells what of it the format cannot hold.
+        format: "JPEG", "PNG", "WEBP", "TIFF", "BMP", "AVIF" or "HEIF"; None takes the photo's own (PNG for
+            a GIF, whose 256 colours would spoil the result).
+        quality: 1 to 100 for the formats with loss. None chooses it so that nothing visible is lost: at
+            least 95, and never below a JPEG source's own.
+
+    Raises:
+        OutputError: unknown format, quality out of range, or a side longer than the format allows.
+    """
+    chosen = _chosen_format(photo, format)
+    if quality is not None and not 1 <= quality <= 100:
+        raise OutputError(f"quality {quality}; expected 1 to 100")
+    limit = _LONGEST_SIDE.get(chosen)
+    if limit is not None and max(photo.height, photo.width) > limit:
+        raise OutputError(
+            f"{photo.width}x{photo.height} is too large for {chosen} ({limit} a side at most); write PNG"
+        )
+    array = _layers(photo, chosen)
+    if chosen == "TIFF":
+        return _encode_tiff(photo, array)
+    if chosen == "PNG" and array.dtype == np.uint16:
+        return _encode_png16(photo, array)
+    image = Image.fromarray(
+        array, {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}[array.shape[2] if array.ndim == 3 else 1]
+    )
+    options = _options(photo, chosen, quality)
+    buffer = io.BytesIO()
+    if chosen == "HEIF":
+        _save_heif(image, buffer, options)
+    else:
+        image.save(buffer, chosen, **options)
+    return buffer.getvalue()
+
+
+def _chosen_format(photo: Photo, format: str | None) -> str:
+    if format is None:
+        return photo.format if photo.format in _DEPTHS else "PNG"
+    chosen = format.upper().removeprefix(".")
+    chosen = EXTENSIONS.get(f".{chosen.lower()}", chosen)
+    if chosen not in _DEPTHS:
+        raise OutputError(f"cannot write {format!r}; choose one of {', '.join(_DEPTHS)}")
+    return chosen
+
+
+def _too_long_for_jpeg(block: bytes | None) -> bool:
+    return block is not None and len(block) > _JPEG_BLOCK_BYTES
+
+
+def _layers(photo: Photo, format: str) -> NDArray[Any]:
+    """The photo's channels as the file stores them: (H, W) or (H, W, 2 to 4), of a depth the format holds."""
+    pixels, alpha = photo.pixels, photo.alpha
+    if pixels.dtype.name not in _DEPTHS[format]:
+        depth = np.dtype(_DEPTHS[format][-1])
+        pixels = from_float(to_float(pixels), depth)
+        alpha = None if alpha is None else from_float(to_float(alpha), depth)
+    if alpha is not None and format not in _WITH_ALPHA:
+        opacity = to_float(alpha)[..., None]
+        pixels = from_float(to_float(pixels) * opacity + (1 - opacity), pixels.dtype)
+        alpha = None
+    if photo.gray and format in _WITH_GRAY:
+        pixels = _gray(pixels)[..., None]
+    if alpha is None:
+        return np.ascontiguousarray(pixels[..., 0] if pixels.shape[2] == 1 else pixels)
+    return np.concatenate((pixels, alpha[..., None]), axis=2)
+
+
+def _gray(pixels: NDArray[Any]) -> NDArray[Any]:
+    """One channel from three: theirs where all agree, else their luma (ITU-R BT.601)."""
+    red = pixels[..., 0]
+    if np.array_equal(red, pixels[..., 1]) and np.array_equal(red, pixels[..., 2]):
+        return red
+    luma = to_float(pixels) @ np.array([0.299, 0.587, 0.114], np.float32)
+    return from_float(luma, pixels.dtype)
+
+
+def _icc(photo: Photo, format: str) -> bytes | None:
+    """The profile, unless it describes one channel and the format stores three."""
+    return None if photo.gray and format not in _WITH_GRAY else photo.metadata.icc
+
+
+def _options(photo: Photo, format: str, quality: int | None) -> dict[str, Any]:
+    """Arguments for Pillow's `save`."""
+    about = photo.metadata
+    options: dict[str, Any] = {}
+    if about.dpi and format in ("JPEG", "PNG", "BMP"):
+        options["dpi"] = about.dpi
+    if format == "BMP":
+        return options
+    if icc := _icc(photo, format):
+        options["icc_profile"] = icc
+    if about.exif and not (format == "JPEG" and _too_long_for_jpeg(about.exif)):
+        options["exif"] = metadata.EXIF_PREFIX + about.exif
+    if about.xmp and format == "PNG":
+        from PIL.PngImagePlugin import PngInfo
+
+        options["pnginfo"] = PngInfo()
+        options["pnginfo"].add_itxt(_XMP_KEYWORD, about.xmp.decode("utf-8", "replace"))
+    elif about.xmp and not (format == "JPEG" and len(about.xmp) > 65_000):
+        options["xmp"] = about.xmp
+    if format == "JPEG":
+        options["quality"] = quality or max(about.jpeg_quality or 0, _QUALITY)
+        # The source's own chroma, or full: halving it anew would soften coloured edges.
+        options["subsampling"] = about.jpeg_subsampling or 0
+        options["optimize"] = photo.height * photo.width < 1 << 24
+    elif format == "WEBP":
+        options["quality"] = quality or _QUALITY
+        options["lossless"] = about.lossless and quality is None
+        # Colours under full transparency are the user's too.
+        options["exact"] = True
+    elif format == "AVIF":
+        options["quality"] = quality or _QUALITY
+        options["subsampling"] = "4:4:4"
+    elif format == "HEIF":
+        options["quality"] = quality or _QUALITY
+    return options
+
+
+def _save_heif(image: Image.Image, buffer: io.BytesIO, options: dict[str, Any]) -> None:
+    try:
+        import pillow_heif
+    except ImportError as error:
+        raise MissingExtraError(
+            "HEIC pictures need an extra: pip install 'shadowmaskformer[heif]'"
+        ) from error
+    image.info.update({key: options[key] for key in ("icc_profile", "exif", "xmp") if key in options})
+    pillow_heif.from_pillow(image).save(buffer, quality=options["quality"], chroma=444)
+
+
+def _encode_png16(photo: Photo, array: NDArray[Any]) -> bytes:
+    """16-bit PNG, with the chunks that imagecodecs does not write put behind its header."""
+    import imagecodecs
+
+    about = photo.metadata
+    encoded = bytes(imagecodecs.png_encode(array, level=6))
+    chunks = b""
+    if about.icc:
+        chunks += metadata.png_chunk(b"iCCP", b"ICC Profile\0\0" + zlib.compress(about.icc))
+    if about.dpi:
+        per_metre = (round(value / 0.0254) for value in about.dpi)
+        chunks += metadata.png_chunk(b"pHYs", struct.pack(">IIB", *per_metre, 1))
+    if about.exif:
+        chunks += metadata.png_chunk(b"eXIf", about.exif)
+    if about.xmp:
+        chunks += metadata.png_chunk(b"iTXt", _XMP_KEYWORD.encode() + b"\0\0\0\0\0" + about.xmp)
+    header_end = len(metadata.PNG_SIGNATURE) + 25  # IHDR: 4 length, 4 type, 13 payload, 4 checksum
+    return encoded[:header_end] + chunks + encoded[header_end:]
+
+
+def _encode_tiff(photo: Photo, array: NDArray[Any]) -> bytes:
+    """TIFF of any depth, deflated without loss."""
+    import tifffile
+
+    about = photo.metadata
+    tags = [(700, "B", len(about.xmp), about.xmp, True)] if about.xmp else []
+    buffer = io.BytesIO()
+    tifffile.imwrite(
+        buffer,
+        array,
+        photometric="minisblack" if array.ndim == 2 or array.shape[2] == 2 else "rgb",
+        planarconfig="contig" if array.ndim == 3 else None,
+        extrasamples=["unassalpha"] if photo.alpha is not None else None,
+        compression="adobe_deflate",
+        # Differences pack far better; for floats few readers know the predictor.
+        predictor=array.dtype.kind == "u",
+        iccprofile=about.icc,
+        resolution=about.dpi,
+        resolutionunit="INCH" if about.dpi else None,
+        software=False,
+        metadata=None,
+        extratags=tags,
+        byteorder="<",
+    )
+    encoded = buffer.getvalue()
+    return metadata.tiff_with_exif(encoded, about.exif) if about.exif else encoded

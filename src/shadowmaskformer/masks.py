@@ -1,0 +1,374 @@
+"""Masks as arrays: read what was given, fit it to the photo, grow it, soften its border.
+
+A mask is float32, (H, W), in [0, 1], 1 = shadow. Everything here is numpy, needs no disk, and leaves its
+arguments unchanged. Growing costs about log2(pixels) passes, softening four, whatever the distance.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shadowmaskformer.errors import ArrayError, MaskError
+
+Mask = NDArray[np.float32]
+
+# Levels this near to black or white are compression noise: JPEG rings up to here around a hard edge.
+_NOISE = np.float32(16 / 255)
+
+# Channels this far apart are still one gray to JPEG's rounding of colour.
+_GRAY_TOLERANCE = 12 / 255
+
+# Sides of bands and pictures when brightness on both sides of a border is compared.
+_LOOK_SIDE, _LOOK_BAND = 256, 4
+
+
+def as_mask(array: NDArray[Any]) -> Mask:
+    """The array as a mask.
+
+    Args:
+        array: bool; uint8 with 0/1 or 0/255 or levels between; uint16; or float in [0, 1]. Shape (H, W),
+            (H, W, 1), (H, W, 3) with equal channels, or with one more channel for alpha, as a painted layer
+            has it: alpha is the mask where the colour says nothing.
+
+    Returns:
+        (H, W), [0, 1], 1 = shadow; always a new array.
+
+    Raises:
+        ArrayError: wrong shape, type or values.
+        MaskError: a picture, not a mask.
+    """
+    return interpret(array)[0]
+
+
+def interpret(array: NDArray[Any], *, name: str = "mask") -> tuple[Mask, list[str]]:
+    """As `as_mask`, calling the mask `name` in messages, with one line for each guess that was made."""
+    array = np.asarray(array)
+    if array.ndim == 2:
+        array = array[..., None]
+    if array.ndim != 3 or array.shape[2] > 4 or 0 in array.shape:
+        hint = "; move channels last" if array.ndim == 3 and array.shape[0] <= 4 < array.shape[2] else ""
+        raise ArrayError(
+            f"{name}: array is {array.shape}; expected (height, width) or (height, width, channels){hint}"
+        )
+    levels = _levels(array, name)
+    warnings: list[str] = []
+    alpha = levels[..., -1] if levels.shape[2] in (2, 4) else None
+    colour = levels[..., :-1] if alpha is not None else levels
+    if alpha is not None and alpha.min() < 1:
+        if _says_nothing(colour, alpha):
+            warnings.append(f"{name}: its colour says nothing, so its transparency is used as the mask")
+            return alpha.copy(), warnings
+        # Unpainted is transparent, whatever colour lies beneath.
+        colour = colour * alpha[..., None]
+    return _one_channel(colour, name), warnings
+
+
+def _levels(array: NDArray[Any], name: str) -> NDArray[np.float32]:
+    """Any supported dtype to float32 in [0, 1]."""
+    kind = array.dtype.kind
+    if kind == "b":
+        return array.astype(np.float32)
+    if kind == "f":
+        bad = int(array.size - np.count_nonzero(np.isfinite(array)))
+        if bad:
+            raise ArrayError(f"{name}: {bad} of {array.size} values are NaN or infinite; replace them first")
+        low, high = float(array.min()), float(array.max())
+        if low < 0 or high > 1:
+            raise ArrayError(
+                f"{name}: floats from {low:g} to {high:g}; expected 0 to 1: divide by {_top(high)}"
+            )
+        return array.astype(np.float32)
+    if kind not in "iu":
+        raise ArrayError(f"{name}: dtype {array.dtype}; expected bool, uint8, uint16 or float")
+    low, high = int(array.min()), int(array.max())
+    top = int(np.iinfo(array.dtype).max) if array.dtype.name in ("uint8", "uint16") else _top(high)
+    if low < 0 or high > top:
+        raise ArrayError(f"{name}: {array.dtype} from {low} to {high}; expected bool, uint8, uint16 or float")
+    colour = array[..., :-1] if array.shape[2] in (2, 4) else array
+    if colour.max() <= 1 and high > 1 and array.shape[2] in (2, 4):
+        # 0/1 colours beside an alpha of 0 to `top`.
+        levels = array.astype(np.float32)
+        levels[..., -1] /= top
+        return levels
+    # Masks are often saved as the numbers 0 and 1, or as 0 and 255 in 16 bits.
+    if high <= 1:
+        top = 1
+    elif top == 65535 and high == 255 and not np.any((array != 0) & (array != 255)):
+        top = 255
+    return np.divide(array, np.float32(top), dtype=np.float32)
+
+
+def _top(high: float) -> int:
+    """The usual scale whose values go up to `high`."""
+    return 1 if high <= 1 else 255 if high <= 255 else 65535
+
+
+def _says_nothing(colour: NDArray[np.float32], alpha: NDArray[np.float32]) -> bool:
+    """True when what shows of the layer is one colour: then only where it was painted matters."""
+    visible = colour[alpha > 0]
+    return visible.size == 0 or float(np.ptp(visible, axis=0).max()) <= _GRAY_TOLERANCE
+
+
+def _one_channel(colour: NDArray[np.float32], name: str) -> Mask:
+    if colour.shape[2] == 1:
+        return colour[..., 0].copy()
+    spread = colour.max(axis=2) - colour.min(axis=2)
+    # A few stray pixels are compression; colour all over is a photograph.
+    if float(np.mean(spread > _GRAY_TOLERANCE)) <= 0.001:
+        return np.ascontiguousarray(colour.mean(axis=2, dtype=np.float32))
+    painted = colour.max(axis=2) > 0
+    tones = colour[painted]
+    if not painted.all() and float(np.ptp(tones, axis=0).max()) <= _GRAY_TOLERANCE:
+        # One colour on black, as label pictures have it.
+        return painted.astype(np.float32)
+    raise MaskError(f"{name}: a picture, not a mask; expected white (shadow) on black, in gray")
+
+
+def invert(mask: Mask) -> Mask:
+    """Shadow and light exchanged."""
+    return np.subtract(np.float32(1), mask)
+
+
+def snap(mask: Mask) -> Mask:
+    """Levels near 0 and 1 become 0 and 1, those between are stretched to meet them: no step appears.
+
+    >>> snap(np.array([[0.0, 0.05, 0.5, 0.95, 1.0]], np.float32)).tolist()
+    [[0.0, 0.0, 0.5, 1.0, 1.0]]
+    """
+    stretched = (mask - _NOISE) / (1 - 2 * _NOISE)
+    return np.clip(stretched, 0, 1, out=stretched)
+
+
+def fit(mask: Mask, height: int, width: int) -> tuple[Mask, str | None]:
+    """The mask at the photo's size.
+
+    Args:
+        mask: (h, w), [0, 1].
+        height: rows of the photo.
+        width: its columns.
+
+    Returns:
+        Mask (height, width), [0, 1]; and a line for the user when it had to be resized.
+
+    Raises:
+        MaskError: other proportions than the photo's.
+    """
+    rows, columns = mask.shape
+    if (rows, columns) == (height, width):
+        return mask, None
+    sizes = f"mask is {columns}x{rows}, photo is {width}x{height}"
+    if not _same_aspect(rows, columns, height, width):
+        turned = _same_aspect(columns, rows, height, width)
+        remedy = "it seems turned by a quarter: rotate it" if turned else "save the mask at the photo's size"
+        raise MaskError(f"{sizes} (width x height); {remedy}")
+    return resize(mask, height, width), f"{sizes}: the mask was resized"
+
+
+def _same_aspect(rows: int, columns: int, height: int, width: int) -> bool:
+    """True when one size could be the other scaled and rounded to whole pixels."""
+    scale = ((rows / height) * (columns / width)) ** 0.5
+    return all(
+        abs(side - scale * other) <= max(1.0, 0.005 * side, scale)
+        for side, other in ((rows, height), (columns, width))
+    )
+
+
+def resize(mask: Mask, height: int, width: int) -> Mask:
+    """Resize along each axis: averages of areas when it shrinks, linear between pixel centres when it grows.
+
+    Args:
+        mask: (h, w), [0, 1].
+        height: new rows.
+        width: new columns.
+
+    Returns:
+        (height, width), [0, 1].
+    """
+    resized = _resize_rows(_resize_rows(mask, height).T, width).T
+    return np.ascontiguousarray(np.clip(resized, 0, 1), np.float32)
+
+
+def _resize_rows(values: NDArray[Any], count: int) -> NDArray[Any]:
+    rows = values.shape[0]
+    if count < rows:
+        total = np.zeros((rows + 1, values.shape[1]))
+        np.cumsum(values, axis=0, out=total[1:])
+        edges = np.linspace(0, rows, count + 1)
+        below = np.minimum(edges.astype(np.intp), rows - 1)
+        at_edges = total[below] + (total[below + 1] - total[below]) * (edges - below)[:, None]
+        return np.diff(at_edges, axis=0) * (count / rows)
+    centres = np.clip((np.arange(count) + 0.5) * (rows / count) - 0.5, 0, rows - 1)
+    lower = centres.astype(np.intp)
+    upper = np.minimum(lower + 1, rows - 1)
+    share = (centres - lower).astype(np.float32)[:, None]
+    return values[lower] * (1 - share) + values[upper] * share
+
+
+def grow(mask: Mask, px: float) -> Mask:
+    """The highest level within about `px` pixels: the mask, larger on all sides.
+
+    The neighbourhood is the octagon nearest to a circle. Beyond the frame there is nothing to grow from.
+
+    Args:
+        mask: (H, W), [0, 1].
+        px: distance, rounded to whole pixels; at least 0.
+    """
+    radius = _radius(px, "grow")
+    # A regular octagon is a square widened by a diamond; its straight sides are tan(22.5°) of its radius.
+    side = round(radius * (2**0.5 - 1))
+    return _grow_diamond(_grow_square(mask, side), radius - side)
+
+
+def shrink(mask: Mask, px: float) -> Mask:
+    """The lowest level within about `px` pixels: the mask, smaller on all sides but the frame.
+
+    Args:
+        mask: (H, W), [0, 1].
+        px: distance, rounded to whole pixels; at least 0.
+    """
+    return invert(grow(invert(mask), _radius(px, "shrink")))
+
+
+def feather(mask: Mask, px: float) -> Mask:
+    """The mask with its borders softened into ramps that reach `px` pixels to either side.
+
+    Args:
+        mask: (H, W), [0, 1].
+        px: half width of the ramp, rounded to whole pixels; at least 0. Farther from a border than this
+            the levels stay exactly as they are.
+    """
+    radius = _radius(px, "feather")
+    # Two boxes make a ramp without corners; together they reach exactly `radius`.
+    for box in (radius - radius // 2, radius // 2):
+        mask = _box(_box(mask, box).T, box).T
+    return np.ascontiguousarray(mask)
+
+
+def blend_weight(mask: Mask, *, grow_px: float, feather_px: float) -> Mask:
+    """How much of the result to take over the photo at each pixel.
+
+    Args:
+        mask: (H, W), [0, 1].
+        grow_px: distance by which the mask is grown first.
+        feather_px: half width of the soft border, laid wholly outside the grown mask.
+
+    Returns:
+        (H, W), [0, 1]: exactly 1 where the mask is 1, exactly 0 farther than `grow_px + 2 * feather_px`
+        (along rows and columns) from all of the mask, at least the mask everywhere; softness is kept.
+    """
+    wide = _grow_square(grow(mask, grow_px), _radius(feather_px, "feather"))
+    return np.maximum(feather(wide, feather_px), mask)
+
+
+def _radius(px: float, what: str) -> int:
+    if not 0 <= px < 1e5:
+        raise MaskError(f"cannot {what} a mask by {px} pixels; expected 0 or more")
+    return round(px)
+
+
+def _grow_square(mask: Mask, radius: int) -> Mask:
+    """Highest level in the square of side 2 radius + 1."""
+    return _grow_rows(_grow_rows(mask, radius).T, radius).T
+
+
+def _grow_rows(values: Mask, radius: int) -> Mask:
+    """Highest level among rows i - radius to i + radius, by windows that double."""
+    reach = 0
+    while reach < radius:
+        # A window of reach r united with itself shifted by s covers r + s as long as s <= 2 r + 1.
+        step = min(2 * reach + 1, radius - reach)
+        values = _highest_of_shifts(values, ((step, 0), (-step, 0)))
+        reach += step
+    return values
+
+
+def _grow_diamond(mask: Mask, radius: int) -> Mask:
+    """Highest level within `radius` steps along rows and columns."""
+    reach = 0
+    while reach < radius:
+        # A diamond shifted to its four tips by no more than its own reach leaves no gap; a point by one.
+        step = min(max(reach, 1), radius - reach)
+        mask = _highest_of_shifts(mask, ((step, 0), (-step, 0), (0, step), (0, -step)))
+        reach += step
+    return mask
+
+
+def _highest_of_shifts(values: Mask, shifts: tuple[tuple[int, int], ...]) -> Mask:
+    """Pixelwise maximum of the array and its shifted copies; nothing comes in from beyond the frame."""
+    rows, columns = values.shape
+    highest = values.copy()
+    for down, right in shifts:
+        if abs(down) >= rows or abs(right) >= columns:
+            continue
+        to = highest[max(down, 0) : rows + min(down, 0), max(right, 0) : columns + min(right, 0)]
+        source = values[max(-down, 0) : rows + min(-down, 0), max(-right, 0) : columns + min(-right, 0)]
+        np.maximum(to, source, out=to)
+    return highest
+
+
+def _box(values: Mask, radius: int) -> Mask:
+    """Mean of rows i - radius to i + radius; the frame's rows are repeated beyond it."""
+    if radius == 0:
+        return values
+    padded = np.pad(values, ((radius + 1, radius), (0, 0)), mode="edge")
+    # float64: after millions of float32 additions, a sum over ones would no longer be a whole number.
+    total = np.cumsum(padded, axis=0, dtype=np.float64)
+    size = 2 * radius + 1
+    mean = (total[size:] - total[:-size]) / size
+    return np.clip(mean, 0, 1).astype(np.float32)
+
+
+def describe(mask: Mask, photo: NDArray[np.float32]) -> list[str]:
+    """What a user should know about this mask on this photo, one line each.
+
+    Args:
+        mask: (H, W), [0, 1].
+        photo: RGB, (H, W, 3), [0, 1].
+
+    Raises:
+        MaskError: the mask is the photo itself.
+    """
+    if not mask.any():
+        return ["the mask is empty: there is nothing to remove, the photo stays as it is"]
+    if _is_the_photo(mask, photo):
+        raise MaskError("the mask is a picture, not a mask: it is the photo itself; expected white on black")
+    if mask.min() > 0.5:
+        return ["the mask covers the whole photo: there is no lit area to compare with"]
+    if looks_inverted(mask, photo):
+        return ["the mask looks inverted (it marks the brighter side of its border); if so, --invert-mask"]
+    return []
+
+
+def _small(mask: Mask, photo: NDArray[np.float32]) -> tuple[Mask, Mask]:
+    """Mask and luma, both thinned to a few hundred pixels a side."""
+    step = max(1, max(mask.shape) // _LOOK_SIDE)
+    return mask[::step, ::step], photo[::step, ::step].mean(axis=2, dtype=np.float32)
+
+
+def _is_the_photo(mask: Mask, photo: NDArray[np.float32]) -> bool:
+    """True when levels between black and white prevail and follow the photo's brightness."""
+    small, luma = _small(mask, photo)
+    between = float(np.mean((small > _NOISE) & (small < 1 - _NOISE)))
+    if between < 0.5 or small.std() < 1e-3 or luma.std() < 1e-3:
+        return False
+    return float(np.corrcoef(small.ravel(), luma.ravel())[0, 1]) > 0.95
+
+
+def looks_inverted(mask: Mask, photo: NDArray[np.float32]) -> bool:
+    """True when, along the mask's border, its inside is clearly brighter than its outside.
+
+    Args:
+        mask: (H, W), [0, 1].
+        photo: RGB, (H, W, 3), [0, 1].
+    """
+    small, luma = _small(mask, photo)
+    inside = (small > 0.5).astype(np.float32)
+    inner = (inside - shrink(inside, _LOOK_BAND)) > 0
+    outer = (grow(inside, _LOOK_BAND) - inside) > 0
+    if not inner.any() or not outer.any():
+        return False
+    # Medians: a few bright things just inside a shadow must not tip it.
+    return float(np.median(luma[inner])) > 1.15 * float(np.median(luma[outer])) + 1 / 255

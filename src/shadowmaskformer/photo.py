@@ -1,0 +1,138 @@
+"""A photograph in memory: its pixels, and all that its file said beside them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shadowmaskformer.errors import ArrayError
+
+
+@dataclass(frozen=True)
+class Metadata:
+    """What travels with the pixels from the input file to the output file.
+
+    Attributes:
+        exif: EXIF block (a small TIFF, without the `Exif\\0\\0` prefix), orientation already reset to 1.
+        icc: ICC profile that the pixels are in; None means sRGB.
+        xmp: XMP packet.
+        dpi: horizontal and vertical resolution.
+        jpeg_quality: estimate of the source's quality, 1 to 100; None when the source was no JPEG.
+        jpeg_subsampling: Pillow's code of the source's chroma: 0 = 4:4:4, 1 = 4:2:2, 2 = 4:2:0.
+        lossless: True when the source was a WebP without loss.
+    """
+
+    exif: bytes | None = None
+    icc: bytes | None = None
+    xmp: bytes | None = None
+    dpi: tuple[float, float] | None = None
+    jpeg_quality: int | None = None
+    jpeg_subsampling: int | None = None
+    lossless: bool = False
+
+
+@dataclass(frozen=True)
+class Photo:
+    """One upright picture.
+
+    Attributes:
+        pixels: RGB, (H, W, 3), uint8, uint16 or float32 in [0, 1]; the file's own numbers.
+        alpha: opacity, (H, W), same dtype, or None.
+        gray: the file held one channel; it is written back so.
+        format: Pillow's name of the file format: "JPEG", "PNG", ...
+        metadata: EXIF, ICC, resolution and the like.
+        warnings: one line each, for the user.
+    """
+
+    pixels: NDArray[Any]
+    alpha: NDArray[Any] | None = None
+    gray: bool = False
+    format: str = "PNG"
+    metadata: Metadata = field(default_factory=Metadata)
+    warnings: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse arrays that no file could hold."""
+        check_pixels(self.pixels)
+        if self.alpha is not None and (
+            self.alpha.shape != self.pixels.shape[:2] or self.alpha.dtype != self.pixels.dtype
+        ):
+            raise ArrayError(
+                f"alpha is {self.alpha.shape} {self.alpha.dtype}; expected {self.pixels.shape[:2]} "
+                f"{self.pixels.dtype}, as the pixels"
+            )
+
+    @property
+    def height(self) -> int:
+        """Rows."""
+        return int(self.pixels.shape[0])
+
+    @property
+    def width(self) -> int:
+        """Columns."""
+        return int(self.pixels.shape[1])
+
+    def as_float(self) -> NDArray[np.float32]:
+        """The pixels as float32 RGB, (H, W, 3), [0, 1]."""
+        return to_float(self.pixels)
+
+    def with_pixels(self, restored: NDArray[Any]) -> Photo:
+        """The same photo with other pixels of the same size.
+
+        Args:
+            restored: RGB, (H, W, 3): either of the photo's own dtype, or float in any range, which is
+                clamped to [0, 1] and rounded to the photo's depth.
+        """
+        if restored.shape != self.pixels.shape:
+            raise ArrayError(f"new pixels are {restored.shape}; expected {self.pixels.shape}")
+        if restored.dtype != self.pixels.dtype or restored.dtype.kind == "f":
+            restored = from_float(restored, self.pixels.dtype)
+        return replace(self, pixels=restored)
+
+
+def check_pixels(pixels: NDArray[Any]) -> None:
+    """Raise ArrayError unless `pixels` is RGB, (H, W, 3), uint8, uint16 or float32 with no side of 0."""
+    if pixels.ndim != 3 or pixels.shape[2] != 3 or 0 in pixels.shape:
+        raise ArrayError(f"pixels are {pixels.shape}; expected (height, width, 3), RGB, no side 0")
+    if pixels.dtype.name not in ("uint8", "uint16", "float32"):
+        raise ArrayError(f"pixels are {pixels.dtype}; expected uint8, uint16 or float32")
+
+
+def check_levels(values: NDArray[Any], name: str) -> None:
+    """Raise ArrayError unless all the floats in `values` are finite and in [0, 1]."""
+    bad = int(values.size - np.count_nonzero(np.isfinite(values)))
+    if bad:
+        raise ArrayError(f"{name}: {bad} of {values.size} values are NaN or infinite; replace them first")
+    low, high = float(values.min()), float(values.max())
+    if low < 0 or high > 1:
+        raise ArrayError(f"{name}: values from {low:g} to {high:g}; floats must lie in 0 to 1: rescale them")
+
+
+def to_float(pixels: NDArray[Any]) -> NDArray[np.float32]:
+    """Integer levels to float32 in [0, 1]; floats keep their values.
+
+    >>> to_float(np.array([0, 51, 255], np.uint8)).tolist()
+    [0.0, 0.20000000298023224, 1.0]
+    """
+    if pixels.dtype.kind == "u":
+        # Divided, not multiplied by 1/255: the nearest float, from which the level comes back.
+        return np.divide(pixels, np.float32(np.iinfo(pixels.dtype).max), dtype=np.float32)
+    return np.ascontiguousarray(pixels, np.float32)
+
+
+def from_float(values: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Floats to `dtype`, clamped to [0, 1] and rounded to the nearest level.
+
+    >>> from_float(np.array([-1.0, 0.5, 2.0]), np.dtype(np.uint8)).tolist()
+    [0, 128, 255]
+    """
+    if values.dtype.kind != "f":
+        values = to_float(values)
+    clamped = np.clip(values, 0.0, 1.0)
+    if dtype.kind == "f":
+        return clamped.astype(dtype)
+    clamped *= np.iinfo(dtype).max
+    return (clamped + np.float32(0.5)).astype(dtype)

@@ -1,0 +1,188 @@
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+from tiny import TINY  # noqa: E402
+from hypothesis import given, settings  # noqa: E402
+from hypothesis import strategies as st  # noqa: E402
+from torch import Tensor  # noqa: E402
+
+from shadowmaskformer.config import VARIANTS, ModelConfig  # noqa: E402
+from shadowmaskformer.embedding import EMBEDDINGS, mape  # noqa: E402
+from shadowmaskformer.model import (  # noqa: E402
+    Block,
+    RelativePositionBias,
+    RescaledLayerNorm,
+    SelectiveFusion,
+    ShadowMaskFormer,
+)
+
+
+def randomised(config: ModelConfig, seed: int = 0) -> ShadowMaskFormer:
+    """A network with every parameter random, biases too, so that no path is hidden by a zero."""
+    torch.manual_seed(seed)
+    model = ShadowMaskFormer(config)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.normal_(0, 0.08)
+    return model.eval()
+
+
+def inputs(height: int, width: int, batch: int = 1) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(height * 100 + width)
+    photo = torch.rand(batch, 3, height, width, generator=generator)
+    return photo, (torch.rand(batch, 1, height, width, generator=generator) > 0.6).float()
+
+
+def test_variants_have_the_papers_parameter_counts():
+    # field.md, section 1: 1.94 M, 2.28 M and 2.52 M in the paper.
+    counts = {name: sum(p.numel() for p in ShadowMaskFormer(c).parameters()) for name, c in VARIANTS.items()}
+    assert counts["small"] == 1_940_272
+    assert counts["middle"] == 2_283_936
+    assert counts["large"] == 2_517_612
+
+
+def test_released_checkpoint_reproduces_the_released_outputs(shared: Path):
+    from shadowmaskformer import weights
+
+    config, arrays = weights.read_release(shared / "parity" / "small.pth")
+    model = ShadowMaskFormer(config).eval()
+    model.load_state_dict({key: torch.from_numpy(array) for key, array in arrays.items()})
+    cases = np.load(shared / "parity" / "cases.npz")
+    for size in sorted({name.split("/")[0] for name in cases.files}):
+        photo = torch.from_numpy(cases[f"{size}/photo"]).permute(2, 0, 1)[None] / 255
+        mask = torch.from_numpy(cases[f"{size}/mask"])[None, None] / 255
+        with torch.no_grad():
+            output = 2 * model(photo, mask)[0].permute(1, 2, 0).numpy() - 1
+        assert np.abs(output - cases[f"{size}/output"]).max() < 1e-5, size
+
+
+def test_mape_equals_the_papers_equations_by_hand():
+    # Eq. 5-7: Ms in {0, 1}, Mp in {-1, 1}; a shadow pixel is multiplied by +2.5, a lit one by -1.
+    x = torch.tensor([0.2, -0.4])
+    assert torch.allclose(mape(x, torch.tensor(1.0), x, ModelConfig()), 2.5 * x)
+    assert torch.allclose(mape(x, torch.tensor(-1.0), x, ModelConfig()), -x)
+    half = mape(x, torch.tensor(0.5), x, ModelConfig(w1=3, w2=1))
+    assert torch.allclose(half, 0.5 * (3 * 0.75 + 0.25) * x)
+
+
+def test_layer_norm_statistics_run_over_the_whole_picture():
+    norm = RescaledLayerNorm(6)
+    tokens = torch.randn(2, 5, 7, 6) * 3 + 2
+    normed, rescale, rebias = norm(tokens)
+    for sample in range(2):
+        values = tokens[sample]
+        std = torch.sqrt(values.var(unbiased=False) + 1e-5)
+        assert torch.allclose(normed[sample], (values - values.mean()) / std, atol=1e-5)
+        assert torch.allclose(rescale[sample, 0, 0], norm.meta1.weight[:, 0] * std + norm.meta1.bias)
+        assert torch.allclose(rebias[sample, 0, 0], norm.meta2.weight[:, 0] * values.mean() + norm.meta2.bias)
+
+
+def test_position_bias_of_a_pair_depends_on_query_minus_key():
+    position = RelativePositionBias(4, 2)
+    bias = position()
+    query, key = (1, 3), (2, 0)
+    offset = torch.tensor([[1.0 - 2.0, 3.0 - 0.0]])
+    expected = position.mlp(offset.sign() * (1 + offset.abs()).log())[0]
+    assert torch.allclose(bias[:, query[0] * 4 + query[1], key[0] * 4 + key[1]], expected, atol=1e-6)
+
+
+def test_fusion_of_equal_maps_is_that_map():
+    tokens = torch.randn(2, 4, 6, 24)
+    assert torch.allclose(SelectiveFusion(24)(tokens, tokens), tokens, atol=1e-6)
+
+
+@pytest.mark.parametrize("shift", [0, 1])
+def test_attention_stays_within_its_window(shift: int):
+    block = Block(TINY, 2, 2 + shift)
+    assert block.attends
+    tokens = torch.randn(1, 23, 27, 96)
+    changed = tokens.clone()
+    changed[0, 12, 13] += 1
+    block.convolves = False
+    with torch.no_grad():
+        moved = (block.attention(changed) - block.attention(tokens)).abs().amax(-1)[0] > 1e-7
+    rows, columns = torch.where(moved)
+    first = 10 if not shift else 5  # windows of 10 start at 0, or at -5 when shifted
+    assert rows.min() == first
+    assert columns.min() == first
+    assert rows.max() == first + 9
+    assert columns.max() == first + 9
+
+
+@settings(max_examples=12, deadline=None)
+@given(height=st.integers(1, 43), width=st.integers(1, 43), batch=st.integers(1, 3))
+def test_any_size_comes_back_at_that_size(height: int, width: int, batch: int):
+    photo, mask = inputs(height, width, batch)
+    with torch.no_grad():
+        restored = randomised(TINY)(photo, mask)
+    assert restored.shape == photo.shape
+    assert torch.isfinite(restored).all()
+
+
+def test_samples_of_a_batch_do_not_touch_each_other():
+    model = randomised(TINY)
+    photo, mask = inputs(21, 34, batch=2)
+    with torch.no_grad():
+        together, alone = model(photo, mask), model(photo[1:], mask[1:])
+    assert torch.allclose(together[1:], alone, atol=1e-5)
+
+
+@pytest.mark.parametrize("embedding", EMBEDDINGS)
+@pytest.mark.parametrize("attention_conv", [True, False])
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_every_variant_and_ablation_trains_saves_and_loads(
+    variant: str, attention_conv: bool, embedding: str, tmp_path: Path
+):
+    torch.manual_seed(0)
+    config = dataclasses.replace(VARIANTS[variant], embedding=embedding, attention_conv=attention_conv)
+    model = ShadowMaskFormer(config)
+    photo, mask = inputs(13, 22)
+    start = (photo * 1.5).clamp(0, 1) if EMBEDDINGS[embedding].starts_relit else None
+    restored = model(photo, mask, start)
+    restored.square().mean().backward()
+    assert [name for name, p in model.named_parameters() if p.grad is None] == []
+    model.save_pretrained(tmp_path)
+    with torch.no_grad():
+        assert torch.equal(ShadowMaskFormer.from_pretrained(tmp_path)(photo, mask, start), model.eval()(photo, mask, start))
+
+
+def test_physical_embedding_asks_for_its_start():
+    model = ShadowMaskFormer(dataclasses.replace(TINY, embedding="mape-physical"))
+    with pytest.raises(ValueError, match="start"):
+        model(*inputs(8, 8))
+
+
+def test_initial_weights_follow_the_release():
+    # field.md, section 1: std g*sqrt(2/(fan_in+fan_out)), g = (8*sum(depths))^(-1/4); g = 1 for Q and K.
+    torch.manual_seed(0)
+    config = VARIANTS["middle"]
+    gain = (8 * sum(config.depths)) ** -0.25
+    block = Block(config, 2, 13)
+    assert block.qkv.weight[:192].std().item() == pytest.approx((2 / (96 + 192)) ** 0.5, rel=0.03)
+    assert block.qkv.weight[192:].std().item() == pytest.approx(gain * (2 / 192) ** 0.5, rel=0.03)
+    assert block.conv.weight.std().item() == pytest.approx(gain * (2 / (25 + 96 * 25)) ** 0.5, rel=0.06)
+    assert block.mlp[0].weight.std().item() == pytest.approx(gain * (2 / (96 + 384)) ** 0.5, rel=0.03)
+    assert not block.qkv.bias.any()
+    assert (block.norm.meta1.bias == 1).all()
+
+
+@pytest.mark.parametrize("embedding", ["mape", "plain", "mape-01"])
+def test_exports_whole_with_dynamic_size(embedding: str):
+    model = randomised(dataclasses.replace(TINY, embedding=embedding))
+    dynamic = {0: torch.export.Dim.DYNAMIC, 2: torch.export.Dim.DYNAMIC, 3: torch.export.Dim.DYNAMIC}
+    program = torch.export.export(model, inputs(24, 36, 2), dynamic_shapes=(dynamic, dynamic, None)[:2])
+    photo, mask = inputs(17, 41, 3)
+    with torch.no_grad():
+        assert torch.allclose(program.module()(photo, mask), model(photo, mask), atol=1e-5)
+
+
+def test_compiles_without_graph_breaks():
+    model = randomised(TINY)
+    explained = torch._dynamo.explain(model)(*inputs(12, 20))
+    assert explained.graph_break_count == 0

@@ -77,6 +77,11 @@ class Correction:
             return self
         return Correction(_resize(self.gain, height, width), _resize(self.offset, height, width))
 
+    def clamped(self, photo: np.ndarray) -> Correction:
+        """Return this correction with offsets moved just so far that the corrected `photo` lies in [0, 1]."""
+        restored = self.apply(photo)
+        return Correction(self.gain, self.offset - (restored - np.clip(restored, 0, 1)))
+
     def then(self, other: Correction) -> Correction:
         """Return the one correction equal to applying this one first and `other` after it."""
         return Correction(other.gain * self.gain, other.gain * self.offset + other.offset)

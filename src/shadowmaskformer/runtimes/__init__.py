@@ -69,7 +69,7 @@ class NetworkInput:
 def network_input(config: ModelConfig, photo: Floats, mask: Floats) -> NetworkInput:
     """Embed a photo and its mask, starting from the relit photo where the embedding asks for it."""
     embedding = embedding_of(config)
-    light = relight(photo, mask) if embedding.starts_relit else None
+    light = relight(photo, mask).clamped(photo) if embedding.starts_relit else None
     start = light.apply(photo) if light else photo
     projected = embedding.project(2 * photo - 1, 2 * mask[..., None] - 1, 2 * start - 1, config)
     return NetworkInput(np.ascontiguousarray(projected, np.float32), start, light)

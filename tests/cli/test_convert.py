@@ -1,0 +1,18 @@
+from pathlib import Path
+
+import pytest
+
+from shadowmaskformer import weights
+from shadowmaskformer.cli import main
+
+
+def test_released_checkpoint_becomes_a_folder_of_weights(shared: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    pytest.importorskip("torch")
+    arguments = ["convert", str(shared / "parity" / "small.pth"), "-o", str(tmp_path / "w")]
+    assert main(arguments) == 0
+    assert "small" in capsys.readouterr().out
+    config, _ = weights.load(tmp_path / "w")
+    assert config.depths == (12, 12, 12, 8, 8)
+    assert not config.attention_conv
+    assert main(arguments) == 3
+    assert "--overwrite" in capsys.readouterr().err

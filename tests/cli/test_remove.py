@@ -1,0 +1,178 @@
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from shadowmaskformer.cli import main
+
+
+@pytest.fixture
+def files(tmp_path: Path, photo: np.ndarray, mask: np.ndarray) -> Path:
+    Image.fromarray(photo).save(tmp_path / "photo.png")
+    Image.fromarray(mask).save(tmp_path / "mask.png")
+    return tmp_path
+
+
+def remove(folder: Path, *arguments: str | Path, photo: str = "photo.png", mask: str = "mask.png") -> int:
+    return main(
+        ["remove", str(folder / photo), "--mask", str(folder / mask), "--method", "relight", *map(str, arguments)]
+    )
+
+
+def test_default_output_is_beside_the_photo(files: Path, capsys: pytest.CaptureFixture[str]):
+    assert remove(files) == 0
+    assert Image.open(files / "photo-no-shadow.png").size == (48, 32)
+    assert "photo-no-shadow.png" in capsys.readouterr().out
+
+
+def test_existing_output_is_kept_unless_told(files: Path, capsys: pytest.CaptureFixture[str]):
+    (files / "out.png").write_text("mine")
+    assert remove(files, "-o", files / "out.png") == 3
+    assert "--overwrite" in capsys.readouterr().err
+    assert (files / "out.png").read_text() == "mine"
+    assert remove(files, "-o", files / "out.png", "--overwrite") == 0
+
+
+def test_output_over_the_input_is_refused(files: Path, capsys: pytest.CaptureFixture[str]):
+    before = (files / "photo.png").read_bytes()
+    os.link(files / "photo.png", files / "link.png")
+    assert remove(files, "-o", files / "link.png", "--overwrite") == 3
+    assert (files / "photo.png").read_bytes() == before
+
+
+def test_comparison_is_written_beside_the_result(files: Path):
+    assert remove(files, "-o", files / "out.png", "--compare") == 0
+    assert Image.open(files / "out-compare.jpg").width > 3 * 48
+
+
+def test_json_is_one_line_for_machines(files: Path, capsys: pytest.CaptureFixture[str]):
+    assert remove(files, "-o", files / "out.png", "--json") == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["output"].endswith("out.png")
+    assert (told["width"], told["height"], told["method"]) == (48, 32, "relight")
+    assert told["shadow_share"] == pytest.approx(0.25, abs=0.01)
+
+
+def test_quiet_prints_nothing(files: Path, capsys: pytest.CaptureFixture[str]):
+    assert remove(files, "-o", files / "out.png", "--quiet") == 0
+    assert capsys.readouterr() == ("", "")
+
+
+def test_format_and_quality_are_followed(files: Path):
+    assert remove(files, "-o", files / "out.jpg", "--quality", "60") == 0
+    assert Image.open(files / "out.jpg").format == "JPEG"
+    assert remove(files, "--format", "webp") == 0
+    assert Image.open(files / "photo-no-shadow.webp").format == "WEBP"
+
+
+def test_pipe_in_and_out(files: Path):
+    command = [sys.executable, "-m", "shadowmaskformer", "remove", "-", "--mask", str(files / "mask.png"), "-o", "-",
+               "--method", "relight"]  # fmt: skip
+    done = subprocess.run(command, input=(files / "photo.png").read_bytes(), capture_output=True, check=True)
+    assert Image.open(io.BytesIO(done.stdout)).size == (48, 32)
+
+
+def test_sixteen_bits_survive(files: Path, photo: np.ndarray):
+    import imagecodecs
+
+    deep = photo.astype(np.uint16) * 257 + 13
+    (files / "deep.png").write_bytes(imagecodecs.png_encode(deep))
+    assert remove(files, "-o", files / "out.png", photo="deep.png") == 0
+    result = imagecodecs.png_decode((files / "out.png").read_bytes())
+    assert result.dtype == np.uint16
+    assert np.array_equal(result[:2], deep[:2])
+    assert result.max() > 255
+
+
+def test_rotated_phone_photo_comes_back_upright_with_its_tags(files: Path, photo: np.ndarray):
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    exif[0x010F] = "Maker"
+    Image.fromarray(np.rot90(photo).copy()).save(files / "phone.jpg", exif=exif, quality=95)
+    assert remove(files, "-o", files / "out.jpg", photo="phone.jpg") == 0
+    result = Image.open(files / "out.jpg")
+    assert result.size == (48, 32)
+    assert result.getexif()[0x010F] == "Maker"
+    assert result.getexif().get(0x0112, 1) == 1
+    assert np.abs(np.asarray(result, float)[:3] - photo[:3].astype(float)).mean() < 12
+
+
+@pytest.mark.parametrize(
+    ("photo", "content", "message"),
+    [
+        ("missing.png", None, "missing.png"),
+        ("empty.jpg", b"", "empty.jpg"),
+        ("page.html", b"<html>", "page.html"),
+    ],
+)
+def test_unreadable_photo_is_one_line_and_exit_3(files: Path, photo: str, content: bytes | None, message: str, capsys: pytest.CaptureFixture[str]):
+    if content is not None:
+        (files / photo).write_bytes(content)
+    assert remove(files, "-o", files / "out.png", photo=photo) == 3
+    lines = capsys.readouterr().err.strip().splitlines()
+    assert len(lines) == 1
+    assert message in lines[0]
+    assert not (files / "out.png").exists()
+
+
+def test_empty_mask_returns_the_photo_with_a_warning(files: Path, photo: np.ndarray, capsys: pytest.CaptureFixture[str]):
+    Image.fromarray(np.zeros((32, 48), np.uint8)).save(files / "none.png")
+    assert remove(files, "-o", files / "out.png", mask="none.png") == 0
+    assert "warning" in capsys.readouterr().err
+    assert np.array_equal(np.asarray(Image.open(files / "out.png")), photo)
+
+
+@pytest.mark.parametrize("arguments", [("--quality", "0"), ("--quality", "lots"), ("--nonsense",), ("-o", "-", "--json")])
+def test_wrong_usage_exits_2(files: Path, arguments: tuple[str, ...]):
+    try:
+        code = remove(files, *arguments)
+    except SystemExit as exit:
+        code = exit.code
+    assert code == 2
+    assert not (files / "photo-no-shadow.png").exists()
+
+
+def test_names_with_spaces_newlines_and_dashes_work(files: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
+    odd = "-a b\né.png"
+    (files / odd).write_bytes((files / "photo.png").read_bytes())
+    monkeypatch.chdir(files)
+    assert main(["remove", "--mask", "mask.png", "--method", "relight", "-o", "out.png", "--", odd]) == 0
+    assert main(["remove", "--mask", "mask.png", "--method", "relight", "-o", "out2.png", "--", "gone\n.png"]) == 3
+    assert len(capsys.readouterr().err.strip().splitlines()) == 1
+
+
+def test_debug_shows_the_traceback(files: Path):
+    from shadowmaskformer.errors import ImageReadError
+
+    with pytest.raises(ImageReadError):
+        remove(files, "--debug", photo="missing.png")
+
+
+def test_closed_pipe_ends_without_a_traceback(files: Path):
+    command = f"{sys.executable} -m shadowmaskformer remove {files}/photo.png --mask {files}/mask.png --method relight -o - | true"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True)
+    assert "Traceback" not in done.stderr
+
+
+def test_runs_where_torch_cannot_be_imported(files: Path, tiny_weights: Path):
+    from shadowmaskformer import engine
+
+    if engine.why_unavailable():
+        pytest.skip("the native engine is not built")
+    blocker = files / "blocker"
+    blocker.mkdir()
+    (blocker / "torch.py").write_text("raise ImportError('torch is not here')\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "shadowmaskformer", "remove", str(files / "photo.png"), "--mask", str(files / "mask.png"),
+         "--weights", str(tiny_weights), "--json"],
+        env={**os.environ, "PYTHONPATH": str(blocker)}, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert json.loads(done.stdout)["runtime"] == "native"

@@ -1,0 +1,91 @@
+"""A room imports only rooms above it: photo -> io -> mask -> network -> composite -> io, one way."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import shadowmaskformer
+
+PACKAGE = Path(shadowmaskformer.__file__).parent
+
+IO = {"photo", "metadata", "decoding", "encoding", "output", "imageio", "masks"}
+ALLOWED: dict[str, set[str]] = {
+    "errors": set(),
+    "config": {"errors"},
+    "allocator": set(),
+    "photo": {"errors"},
+    "metadata": {"errors", "photo"},
+    "masks": {"errors", "photo"},
+    "output": {"errors"},
+    "encoding": {"errors", "photo", "metadata", "output"},
+    "decoding": {"errors", "photo", "metadata", "masks", "output"},
+    "imageio": {"errors", *IO},
+    "metrics": {"errors"},
+    "correction": {"errors"},
+    "relight": {"errors", "correction"},
+    "embedding": {"errors", "config"},
+    "weights": {"errors", "config"},
+    "engine": {"errors"},
+    "model": {"errors", "config", "embedding", "weights", "engine"},
+    "runtimes": {"errors", "config", "correction", "embedding", "relight", "weights", "engine", "model", "imageio"},
+    "remover": {"errors", "correction", "relight", "runtimes", *IO},
+    "data": {"errors", "correction", "relight", "metrics", *IO},
+    "train": {"errors", "config", "correction", "relight", "embedding", "model", "weights", "data", "metrics", "allocator",
+              *IO},
+    "evaluate": {"errors", "config", "correction", "remover", "relight", "data", "metrics", "train", "weights", *IO},
+    "benchmark": {"errors", "config", "correction", "relight", "embedding", "model", "weights", "runtimes", "engine", "allocator",
+                  "train", *IO},
+    "cli": {"*"},
+}  # fmt: skip
+NEVER_TORCH = {*IO, "metrics", "correction", "relight", "embedding", "remover", "data", "evaluate"}
+
+
+def rooms() -> list[Path]:
+    return sorted(path for path in PACKAGE.rglob("*.py") if path.parent != PACKAGE or not path.stem.startswith("__"))
+
+
+def room_of(path: Path) -> str:
+    return path.relative_to(PACKAGE).with_suffix("").parts[0]
+
+
+def imports(path: Path) -> set[str]:
+    """Top-level names imported anywhere in the file; rooms of ours as `.room`."""
+    found: set[str] = set()
+    depth = len(path.relative_to(PACKAGE).parts)
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            inside = node.level == depth or node.module == "shadowmaskformer"
+            if node.level and node.level < depth:
+                continue
+            prefix = "shadowmaskformer." if node.level == depth else ""
+            names = (
+                [f"shadowmaskformer.{alias.name}" for alias in node.names]
+                if inside and (not node.module or node.module == "shadowmaskformer")
+                else [prefix + (node.module or "")]
+            )
+        else:
+            continue
+        for name in names:
+            parts = name.split(".")
+            found.add(f".{parts[1]}" if parts[0] == "shadowmaskformer" and len(parts) > 1 else parts[0])
+    return found
+
+
+@pytest.mark.parametrize("path", rooms(), ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_room_imports_only_rooms_above_it(path: Path):
+    room = room_of(path)
+    assert room in ALLOWED, f"{room} is a new room: give it a place in this list and in CONTRIBUTING.md"
+    if "*" in ALLOWED[room]:
+        return
+    used = {name[1:] for name in imports(path) if name.startswith(".")} - {room}
+    assert used <= ALLOWED[room], f"{room} imports {sorted(used - ALLOWED[room])}"
+
+
+@pytest.mark.parametrize("path", [p for p in rooms() if room_of(p) in NEVER_TORCH], ids=lambda p: p.name)
+def test_torch_stays_out_of_the_rooms_that_work_without_it(path: Path):
+    assert "torch" not in imports(path)

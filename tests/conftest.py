@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from tiny import TINY
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"

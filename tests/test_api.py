@@ -17,7 +17,10 @@ def test_public_names_are_pinned():
 
 
 def test_import_brings_nothing_heavy():
-    code = "import sys, shadowmaskformer as s; s.ShadowRemover; print(*sorted({'torch','matplotlib','tifffile'} & set(sys.modules)))"
+    code = (
+        "import sys, shadowmaskformer as s; s.ShadowRemover; "
+        "print(*sorted({'torch', 'matplotlib', 'tifffile'} & set(sys.modules)))"
+    )
     printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert printed.strip() == ""
 

@@ -23,7 +23,12 @@ def test_unknown_key_is_refused_by_name():
 
 @pytest.mark.parametrize(
     "values",
-    [{"depths": (1, 2)}, {"heads": (5, 4, 6, 1, 1)}, {"widths": (24, 48, 96, 24, 24)}, {"depths": (0, 1, 1, 1, 1)}],
+    [
+        {"depths": (1, 2)},
+        {"heads": (5, 4, 6, 1, 1)},
+        {"widths": (24, 48, 96, 24, 24)},
+        {"depths": (0, 1, 1, 1, 1)},
+    ],
 )
 def test_impossible_configurations_are_refused(values: dict[str, tuple[int, ...]]):
     with pytest.raises(ConfigError):

@@ -33,11 +33,11 @@ ALLOWED: dict[str, set[str]] = {
     "runtimes": {"errors", "config", "correction", "embedding", "relight", "weights", "engine", "model", "imageio"},
     "remover": {"errors", "correction", "relight", "runtimes", *IO},
     "data": {"errors", "correction", "relight", "metrics", *IO},
-    "train": {"errors", "config", "correction", "relight", "embedding", "model", "weights", "data", "metrics", "allocator",
-              *IO},
+    "train": {"errors", "config", "correction", "relight", "embedding", "model", "weights", "data", "metrics",
+              "allocator", *IO},
     "evaluate": {"errors", "config", "correction", "remover", "relight", "data", "metrics", "train", "weights", *IO},
-    "benchmark": {"errors", "config", "correction", "relight", "embedding", "model", "weights", "runtimes", "engine", "allocator",
-                  "train", *IO},
+    "benchmark": {"errors", "config", "correction", "relight", "embedding", "model", "weights", "runtimes", "engine",
+                  "allocator", "train", *IO},
     "cli": {"*"},
 }  # fmt: skip
 NEVER_TORCH = {*IO, "metrics", "correction", "relight", "embedding", "remover", "data", "evaluate"}

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
-from tiny import TINY  # noqa: E402
 from hypothesis import given, settings  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 from torch import Tensor  # noqa: E402
@@ -21,6 +20,7 @@ from shadowmaskformer.model import (  # noqa: E402
     SelectiveFusion,
     ShadowMaskFormer,
 )
+from tiny import TINY  # noqa: E402
 
 
 def randomised(config: ModelConfig, seed: int = 0) -> ShadowMaskFormer:
@@ -149,7 +149,9 @@ def test_every_variant_and_ablation_trains_saves_and_loads(
     assert [name for name, p in model.named_parameters() if p.grad is None] == []
     model.save_pretrained(tmp_path)
     with torch.no_grad():
-        assert torch.equal(ShadowMaskFormer.from_pretrained(tmp_path)(photo, mask, start), model.eval()(photo, mask, start))
+        assert torch.equal(
+            ShadowMaskFormer.from_pretrained(tmp_path)(photo, mask, start), model.eval()(photo, mask, start)
+        )
 
 
 def test_physical_embedding_asks_for_its_start():

@@ -29,7 +29,9 @@ def png(array: np.ndarray) -> bytes:
     return buffer.getvalue()
 
 
-def test_pixels_outside_the_mask_and_its_border_stay_unchanged(remover: ShadowRemover, photo: np.ndarray, mask: np.ndarray):
+def test_pixels_outside_the_mask_and_its_border_stay_unchanged(
+    remover: ShadowRemover, photo: np.ndarray, mask: np.ndarray
+):
     result = remover.remove(photo, mask, feather_px=2)
     far = np.ones(mask.shape, bool)
     far[8 - 6 : 24 + 6, 12 - 6 : 36 + 6] = False
@@ -37,14 +39,18 @@ def test_pixels_outside_the_mask_and_its_border_stay_unchanged(remover: ShadowRe
     assert not np.array_equal(result[12:20, 16:32], photo[12:20, 16:32])
 
 
-def test_relight_brightens_the_shadow_towards_its_surroundings(relighter: ShadowRemover, photo: np.ndarray, mask: np.ndarray):
+def test_relight_brightens_the_shadow_towards_its_surroundings(
+    relighter: ShadowRemover, photo: np.ndarray, mask: np.ndarray
+):
     result = relighter.remove(photo, mask).astype(float)
     lit = photo[mask == 0].mean()
     assert abs(result[12:20, 16:32].mean() - lit) < 0.4 * abs(photo[12:20, 16:32].mean() - lit)
 
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.float32, np.float64])
-def test_arrays_come_back_as_they_were_given(relighter: ShadowRemover, photo: np.ndarray, mask: np.ndarray, dtype: type):
+def test_arrays_come_back_as_they_were_given(
+    relighter: ShadowRemover, photo: np.ndarray, mask: np.ndarray, dtype: type
+):
     scale = {np.uint8: 1, np.uint16: 257}.get(dtype, 1 / 255)
     given = (photo.astype(np.float64) * scale).astype(dtype)
     kept = given.copy()
@@ -57,7 +63,9 @@ def test_arrays_come_back_as_they_were_given(relighter: ShadowRemover, photo: np
 
 
 @pytest.mark.parametrize("shape", [(32, 48), (32, 48, 1), (32, 48, 4)])
-def test_gray_and_alpha_arrays_keep_their_shape(relighter: ShadowRemover, photo: np.ndarray, mask: np.ndarray, shape: tuple[int, ...]):
+def test_gray_and_alpha_arrays_keep_their_shape(
+    relighter: ShadowRemover, photo: np.ndarray, mask: np.ndarray, shape: tuple[int, ...]
+):
     channels = 1 if len(shape) == 2 else shape[2]
     given = np.dstack([photo, np.full((32, 48), 77, np.uint8)])[..., :channels].reshape(shape)
     result = relighter.remove(given, mask)
@@ -91,7 +99,9 @@ def test_unusable_arrays_are_refused(relighter: ShadowRemover, mask: np.ndarray,
         relighter.remove(array, mask)
 
 
-def test_every_kind_of_image_comes_back_as_that_kind(relighter: ShadowRemover, photo: np.ndarray, mask: np.ndarray, tmp_path: Path):
+def test_every_kind_of_image_comes_back_as_that_kind(
+    relighter: ShadowRemover, photo: np.ndarray, mask: np.ndarray, tmp_path: Path
+):
     expected = relighter.remove(photo, mask)
     as_bytes = relighter.remove(png(photo), png(mask))
     assert np.array_equal(np.asarray(Image.open(io.BytesIO(as_bytes))), expected)

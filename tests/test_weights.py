@@ -7,11 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tiny import TINY
 
 from shadowmaskformer import weights
 from shadowmaskformer.config import VARIANTS
 from shadowmaskformer.errors import ConfigError, MissingExtraError, UnsafeWeightsError, WeightsError
+from tiny import TINY
 
 
 def arrays_for(config=TINY) -> weights.Arrays:
@@ -74,7 +74,10 @@ def test_nan_weights_are_refused(tmp_path: Path):
         weights.load(tmp_path)
 
 
-@pytest.mark.parametrize("damage", [lambda data: data[:-7], lambda data: data + b"tail", lambda data: b"", lambda data: b"\xff" * 64])
+@pytest.mark.parametrize(
+    "damage",
+    [lambda data: data[:-7], lambda data: data + b"tail", lambda data: b"", lambda data: b"\xff" * 64],
+)
 def test_damaged_file_is_refused(damage, tmp_path: Path):
     path = weights.save(tmp_path, TINY, arrays_for())
     path.write_bytes(damage(path.read_bytes()))

@@ -74,7 +74,9 @@ class ModelConfig:
         """Inverse of `to_dict`; an unknown key is an error."""
         known = {field.name for field in dataclasses.fields(cls)}
         if unknown := sorted(set(values) - known):
-            raise ConfigError(f"unknown key {unknown[0]!r} in the model configuration; known: {', '.join(sorted(known))}")
+            raise ConfigError(
+                f"unknown key {unknown[0]!r} in the model configuration; known: {', '.join(sorted(known))}"
+            )
         try:
             return cls(**values)
         except TypeError as error:

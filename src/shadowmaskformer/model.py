@@ -118,7 +118,10 @@ class Block(nn.Module):
 
     def _initialise(self, gain: float) -> None:
         if self.attends:
-            query_key, value = self.qkv.weight[: -len(self.proj.weight)], self.qkv.weight[-len(self.proj.weight) :]
+            query_key, value = (
+                self.qkv.weight[: -len(self.proj.weight)],
+                self.qkv.weight[-len(self.proj.weight) :],
+            )
             _xavier_(query_key, 1.0)
             _xavier_(value, gain)
             nn.init.zeros_(self.qkv.bias)

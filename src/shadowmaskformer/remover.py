@@ -136,7 +136,9 @@ class ShadowRemover:
             return _array_like(image, self._logged(_photo_from_array(image), mask, options))
         if _is_tensor(image):
             tensor: Any = image
-            array = np.moveaxis(tensor.detach().cpu().numpy(), 0, -1) if tensor.ndim == 3 else tensor.detach().cpu().numpy()
+            array = (
+                np.moveaxis(tensor.detach().cpu().numpy(), 0, -1) if tensor.ndim == 3 else tensor.detach().cpu().numpy()
+            )
             restored = _array_like(array, self._logged(_photo_from_array(array), mask, options))
             moved = np.ascontiguousarray(np.moveaxis(restored, -1, 0) if tensor.ndim == 3 else restored)
             return tensor.new_tensor(moved)
@@ -315,7 +317,11 @@ def compare(removal: Removal, *, height_px: int = 720) -> bytes:
     """Before, mask and after side by side, as a JPEG."""
     panels = [
         Image.fromarray((picture * 255 + 0.5).astype(np.uint8))
-        for picture in (removal.before.as_float(), np.repeat(removal.mask[..., None], 3, axis=2), removal.after.as_float())
+        for picture in (
+            removal.before.as_float(),
+            np.repeat(removal.mask[..., None], 3, axis=2),
+            removal.after.as_float(),
+        )
     ]
     width = max(1, round(panels[0].width * height_px / panels[0].height))
     if panels[0].height > height_px:

@@ -277,7 +277,9 @@ def _release_depths(arrays: Arrays, path: str | Path) -> tuple[int, ...]:
             stage = int(match[1])
             depths[stage] = max(depths[stage], int(match[2]) + 1)
     if not all(depths):
-        raise WeightsError(f"{path}: not a ShadowMaskFormer checkpoint; expected keys such as layer1.blocks.0.attn.V.weight")
+        raise WeightsError(
+            f"{path}: not a ShadowMaskFormer checkpoint; expected keys such as layer1.blocks.0.attn.V.weight"
+        )
     return tuple(depths)
 
 
@@ -295,7 +297,9 @@ def _load_pth(path: Path) -> Arrays:
     try:
         content: Any = torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
-        raise UnsafeWeightsError(f"{path}: holds more than tensors and was not run; save its state_dict alone") from error
+        raise UnsafeWeightsError(
+            f"{path}: holds more than tensors and was not run; save its state_dict alone"
+        ) from error
     except Exception as error:  # torch raises RuntimeError, EOFError, ValueError, … for damaged files
         raise WeightsError(f"{path}: not a readable PyTorch file; copy it again") from error
     state: Any = content.get("state_dict", content) if isinstance(content, dict) else None

@@ -6,7 +6,9 @@ from shadowmaskformer import weights
 from shadowmaskformer.cli import main
 
 
-def test_released_checkpoint_becomes_a_folder_of_weights(shared: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_released_checkpoint_becomes_a_folder_of_weights(
+    shared: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
     pytest.importorskip("torch")
     arguments = ["convert", str(shared / "parity" / "small.pth"), "-o", str(tmp_path / "w")]
     assert main(arguments) == 0

@@ -23,7 +23,15 @@ def files(tmp_path: Path, photo: np.ndarray, mask: np.ndarray) -> Path:
 
 def remove(folder: Path, *arguments: str | Path, photo: str = "photo.png", mask: str = "mask.png") -> int:
     return main(
-        ["remove", str(folder / photo), "--mask", str(folder / mask), "--method", "relight", *map(str, arguments)]
+        [
+            "remove",
+            str(folder / photo),
+            "--mask",
+            str(folder / mask),
+            "--method",
+            "relight",
+            *map(str, arguments),
+        ]
     )
 
 
@@ -113,7 +121,9 @@ def test_rotated_phone_photo_comes_back_upright_with_its_tags(files: Path, photo
         ("page.html", b"<html>", "page.html"),
     ],
 )
-def test_unreadable_photo_is_one_line_and_exit_3(files: Path, photo: str, content: bytes | None, message: str, capsys: pytest.CaptureFixture[str]):
+def test_unreadable_photo_is_one_line_and_exit_3(
+    files: Path, photo: str, content: bytes | None, message: str, capsys: pytest.CaptureFixture[str]
+):
     if content is not None:
         (files / photo).write_bytes(content)
     assert remove(files, "-o", files / "out.png", photo=photo) == 3
@@ -123,14 +133,18 @@ def test_unreadable_photo_is_one_line_and_exit_3(files: Path, photo: str, conten
     assert not (files / "out.png").exists()
 
 
-def test_empty_mask_returns_the_photo_with_a_warning(files: Path, photo: np.ndarray, capsys: pytest.CaptureFixture[str]):
+def test_empty_mask_returns_the_photo_with_a_warning(
+    files: Path, photo: np.ndarray, capsys: pytest.CaptureFixture[str]
+):
     Image.fromarray(np.zeros((32, 48), np.uint8)).save(files / "none.png")
     assert remove(files, "-o", files / "out.png", mask="none.png") == 0
     assert "warning" in capsys.readouterr().err
     assert np.array_equal(np.asarray(Image.open(files / "out.png")), photo)
 
 
-@pytest.mark.parametrize("arguments", [("--quality", "0"), ("--quality", "lots"), ("--nonsense",), ("-o", "-", "--json")])
+@pytest.mark.parametrize(
+    "arguments", [("--quality", "0"), ("--quality", "lots"), ("--nonsense",), ("-o", "-", "--json")]
+)
 def test_wrong_usage_exits_2(files: Path, arguments: tuple[str, ...]):
     try:
         code = remove(files, *arguments)
@@ -140,7 +154,9 @@ def test_wrong_usage_exits_2(files: Path, arguments: tuple[str, ...]):
     assert not (files / "photo-no-shadow.png").exists()
 
 
-def test_names_with_spaces_newlines_and_dashes_work(files: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
+def test_names_with_spaces_newlines_and_dashes_work(
+    files: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
     odd = "-a b\né.png"
     (files / odd).write_bytes((files / "photo.png").read_bytes())
     monkeypatch.chdir(files)
@@ -157,7 +173,8 @@ def test_debug_shows_the_traceback(files: Path):
 
 
 def test_closed_pipe_ends_without_a_traceback(files: Path):
-    command = f"{sys.executable} -m shadowmaskformer remove {files}/photo.png --mask {files}/mask.png --method relight -o - | true"
+    remove_to_stdout = f"remove {files}/photo.png --mask {files}/mask.png --method relight -o -"
+    command = f"{sys.executable} -m shadowmaskformer {remove_to_stdout} | true"
     done = subprocess.run(command, shell=True, capture_output=True, text=True)
     assert "Traceback" not in done.stderr
 
@@ -171,8 +188,8 @@ def test_runs_where_torch_cannot_be_imported(files: Path, tiny_weights: Path):
     blocker.mkdir()
     (blocker / "torch.py").write_text("raise ImportError('torch is not here')\n")
     done = subprocess.run(
-        [sys.executable, "-m", "shadowmaskformer", "remove", str(files / "photo.png"), "--mask", str(files / "mask.png"),
-         "--weights", str(tiny_weights), "--json"],
+        [sys.executable, "-m", "shadowmaskformer", "remove", str(files / "photo.png"),
+         "--mask", str(files / "mask.png"), "--weights", str(tiny_weights), "--json"],
         env={**os.environ, "PYTHONPATH": str(blocker)}, capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert json.loads(done.stdout)["runtime"] == "native"

@@ -32,7 +32,10 @@ def build_parser(only: str | None = None) -> argparse.ArgumentParser:
     for name in COMMANDS:
         module = importlib.import_module(f"shadowmaskformer.cli.{name}")
         command = commands.add_parser(
-            name, help=module.HELP, description=module.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+            name,
+            help=module.HELP,
+            description=module.__doc__,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         command.add_argument("--debug", action="store_true", help="show the traceback of an error")
         if only in (None, name):
@@ -41,7 +44,7 @@ def build_parser(only: str | None = None) -> argparse.ArgumentParser:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run one command and return its exit code: 0 done, 1 some inputs failed, 2 usage, 3 nothing done, 130 interrupted."""
+    """Run one command; exit code 0 done, 1 some inputs failed, 2 usage, 3 nothing done, 130 interrupted."""
     argv = sys.argv[1:] if argv is None else argv
     only = next((word for word in argv if not word.startswith("-")), None)
     args = build_parser(only).parse_args(argv)

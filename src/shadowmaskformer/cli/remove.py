@@ -26,7 +26,9 @@ HELP = "remove the shadow from a photo"
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("photo", help="the photo, or - for standard input")
     parser.add_argument("--mask", required=True, help="the shadow: white on black, or a painted transparent layer")
-    parser.add_argument("-o", "--output", help="where to write (default: PHOTO-no-shadow beside it); - for standard output")
+    parser.add_argument(
+        "-o", "--output", help="where to write (default: PHOTO-no-shadow beside it); - for standard output"
+    )
     parser.add_argument("--overwrite", action="store_true", help="replace the output if it is there")
     parser.add_argument("--compare", action="store_true", help="also write a picture: before | mask | after")
     look = parser.add_argument_group("result")
@@ -34,14 +36,20 @@ def configure(parser: argparse.ArgumentParser) -> None:
     look.add_argument("--quality", type=int, help="1–100 for JPEG and WebP (default: nothing visible is lost)")
     look.add_argument("--raw", action="store_true", help="the network's whole picture, not pasted into the original")
     mask = parser.add_argument_group("mask")
-    mask.add_argument("--grow", type=int, default=0, metavar="PX", help="grow the mask by so many pixels; negative shrinks")
+    mask.add_argument(
+        "--grow", type=int, default=0, metavar="PX", help="grow the mask by so many pixels; negative shrinks"
+    )
     mask.add_argument("--feather", type=float, metavar="PX", help="width of the soft border (default: fits the photo)")
     mask.add_argument("--invert-mask", action="store_true", help="the mask is black where the shadow is")
     how = parser.add_argument_group("how")
     how.add_argument("--method", choices=("network", "relight"), default="network",
                      help="relight: no network, one gain per colour from the shadow's edge")  # fmt: skip
     how.add_argument("--weights", default="default", help="shipped name, folder, hub repository or exported file")
-    how.add_argument("--runtime", choices=("native", "torch", "onnx", "openvino"), help="default: native, the fastest on a CPU")
+    how.add_argument(
+        "--runtime",
+        choices=("native", "torch", "onnx", "openvino"),
+        help="default: native, the fastest on a CPU",
+    )
     how.add_argument("--device", help="cpu, cuda, mps (default: cpu; others run on PyTorch)")
     how.add_argument("--threads", type=int, help="CPU threads (default: all)")
     how.add_argument("--max-pixels", type=int, help="refuse larger photos (default: 178,956,970)")
@@ -57,7 +65,10 @@ def run(args: argparse.Namespace) -> int:
     from shadowmaskformer.remover import ShadowRemover, compare, default_output, local_path
 
     began = time.perf_counter()
-    from_stdin, to_stdout = args.photo == "-", args.output == "-" or (args.photo == "-" and args.output is None)
+    from_stdin, to_stdout = (
+        args.photo == "-",
+        args.output == "-" or (args.photo == "-" and args.output is None),
+    )
     if from_stdin and args.mask == "-":
         raise ConfigError("photo and mask cannot both come from standard input; save one of them")
     if args.quality is not None and not 1 <= args.quality <= 100:
@@ -87,7 +98,12 @@ def run(args: argparse.Namespace) -> int:
             args.weights, method=args.method, runtime=args.runtime, device=args.device, threads=args.threads
         )
         removal = remover.remove_from_photo(
-            photo, mask, grow_px=args.grow, feather_px=args.feather, invert_mask=args.invert_mask, raw=args.raw
+            photo,
+            mask,
+            grow_px=args.grow,
+            feather_px=args.feather,
+            invert_mask=args.invert_mask,
+            raw=args.raw,
         )
     data = imageio.encode_photo(removal.after, format=chosen, quality=args.quality)
     warnings = [*removal.warnings, *imageio.encoding_losses(removal.after, chosen)]

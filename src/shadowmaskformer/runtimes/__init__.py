@@ -145,7 +145,11 @@ def choose(device: str | None = None) -> str:
 
 
 def load_runtime(
-    name: str | None = None, weights: str | Path = "default", *, device: str | None = None, threads: int | None = None
+    name: str | None = None,
+    weights: str | Path = "default",
+    *,
+    device: str | None = None,
+    threads: int | None = None,
 ) -> Runtime:
     """Load weights into a runtime.
 

@@ -1,0 +1,44 @@
+"""Keep memory instead of handing it back to the kernel after each step: glibc's allocator, set once.
+
+By default glibc returns every block over 32 MB (at most) to the kernel when it is freed and faults it in
+again, page by page, at the next step. A network frees and takes the same large blocks all the time, so on
+Linux commands that run PyTorch on the CPU call `tune_allocator()` first. Importing the package never does.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+
+OPT_OUT = "SHADOWMASKFORMER_SYSTEM_ALLOCATOR"
+
+# From <malloc.h>: parameters of mallopt(3).
+_M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD = -1, -2, -3
+_MEGABYTE = 1 << 20
+
+
+def tune_allocator() -> bool:
+    """Let glibc keep freed memory for the next allocation of this process.
+
+    Returns:
+        Whether it was done: False outside Linux with glibc, when the environment variable
+        `SHADOWMASKFORMER_SYSTEM_ALLOCATOR` is set, or when another allocator answers to `malloc`.
+    """
+    if (
+        os.environ.get(OPT_OUT)
+        or platform.libc_ver()[0] != "glibc"
+        or "malloc" in os.environ.get("LD_PRELOAD", "")
+    ):
+        return False
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (OSError, AttributeError):
+        return False
+    mallopt.argtypes, mallopt.restype = (ctypes.c_int, ctypes.c_int), ctypes.c_int
+    settings = {
+        _M_MMAP_THRESHOLD: 1024 * _MEGABYTE,  # blocks up to this size come from the heap, which is reused
+        _M_TRIM_THRESHOLD: 2047 * _MEGABYTE,  # free memory at the heap's top that is kept
+        _M_TOP_PAD: 64 * _MEGABYTE,  # the heap grows in steps of this size
+    }
+    return all(mallopt(parameter, value) == 1 for parameter, value in settings.items())

@@ -1,0 +1,110 @@
+"""Train a network on ISTD, ISTD+, SRD or your own pairs.
+
+  shadowmaskformer train --data SRD --recipe cpu --hours 2 -o runs/first
+  shadowmaskformer train --data SRD --recipe paper --set variant=small -o runs/small
+  shadowmaskformer train --resume -o runs/first
+  torchrun --nproc-per-node 4 -m shadowmaskformer train --data SRD --recipe paper --set batches=[4] -o runs/g4
+
+The best weights by validation are in RUN/best, ready for `remove` and `evaluate`. Killed at any moment, a run
+goes on with --resume as if nothing had happened.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import shlex
+import sys
+from pathlib import Path
+
+from shadowmaskformer.errors import ConfigError
+
+HELP = "train a network on pairs of photos with and without shadow"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--data", type=Path, metavar="DIR", help="the data set's folder (see `data check`)")
+    parser.add_argument("--recipe", metavar="NAME", help="paper, cpu, or a .toml file (default: cpu)")
+    parser.add_argument("-o", "--output", type=Path, required=True, metavar="RUN", help="the run's folder")
+    parser.add_argument(
+        "--hours", type=float, metavar="H", help="time budget; the schedule anneals to its end"
+    )
+    parser.add_argument(
+        "--init", metavar="WEIGHTS", help="start from these weights: a folder, a file or a name"
+    )
+    parser.add_argument("--resume", action="store_true", help="go on with the run in RUN")
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="change a key of the recipe; repeatable",
+    )
+    parser.add_argument(
+        "--allow-change",
+        action="append",
+        default=[],
+        metavar="KEY",
+        help="let KEY of the recipe, `data` or `hours` differ from the run being resumed; repeatable",
+    )
+    parser.add_argument(
+        "--cache", type=Path, metavar="DIR", help="decoded pictures, shared by runs (RUN/cache)"
+    )
+    parser.add_argument(
+        "--system-allocator", action="store_true", help="leave the C library's memory settings as they are"
+    )
+    parser.add_argument("--quiet", action="store_true", help="no progress bar")
+
+
+def run(args: argparse.Namespace) -> int:
+    from shadowmaskformer import train
+    from shadowmaskformer.allocator import tune_allocator
+    from shadowmaskformer.train.config import TrainConfig, load_recipe, override
+
+    train_run = train.run  # says so at once if PyTorch is missing
+    from shadowmaskformer.train.journal import read_description
+
+    if args.hours is not None and args.hours <= 0:
+        raise ConfigError(f"--hours is {args.hours:g}; give a positive number")
+    data, hours = args.data, args.hours
+    if args.resume:
+        # What is not said again is as it was.
+        before = read_description(args.output)
+        data = data or Path(before["about"]["folder"])
+        hours = before["facts"]["hours"] if hours is None else hours
+        config = (
+            load_recipe(args.recipe, args.set)
+            if args.recipe
+            else TrainConfig.from_dict(override(before["recipe"], args.set), source="the run or --set")
+        )
+    else:
+        config = load_recipe(args.recipe or "cpu", args.set)
+    if data is None:
+        raise ConfigError("--data is missing; name the data set's folder")
+    if not args.system_allocator:
+        tune_allocator()
+
+    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+    result = train_run(
+        config,
+        data,
+        args.output,
+        hours,
+        init=args.init,
+        resume=args.resume,
+        allow_change=args.allow_change,
+        cache=args.cache,
+        quiet=args.quiet,
+    )
+    if not result.finished:
+        words = ["shadowmaskformer", "train", "--resume", "-o", str(args.output)]
+        words += ["--cache", str(args.cache)] if args.cache else []
+        print(f"stopped after {result.steps} steps; go on with: {shlex.join(words)}", file=sys.stderr)
+        return 130
+    best = result.best or {}
+    print(
+        f"{args.output / 'best'}: validation PSNR {best.get('psnr_all', float('nan')):.2f} dB, "
+        f"MAE {best.get('mae_shadow', float('nan')):.2f} / {best.get('mae_lit', float('nan')):.2f} / "
+        f"{best.get('mae_all', float('nan')):.2f} after {result.steps} steps"
+    )
+    return 0

@@ -1,0 +1,80 @@
+"""Checkpoints that survive a kill at any moment: written beside, synced, renamed, and hashed.
+
+A checkpoint file is the SHA-256 of its payload (32 bytes) followed by what `torch.save` wrote. The last two
+are kept; reading takes the newest one that is whole.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from shadowmaskformer.errors import OutputError, TrainingError
+
+KEPT = 2
+_DIGEST_BYTES = hashlib.sha256().digest_size
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Put `content` at `path` so that a reader, now or after a crash, finds all of it or the file before."""
+    temporary = path.with_name(f".{path.name}.part")
+    try:
+        with temporary.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise OutputError(
+            f"cannot write {path.name}: {error.strerror}; free the disk, then --resume"
+        ) from error
+    if hasattr(os, "O_DIRECTORY"):  # the rename itself lives in the folder, which POSIX syncs apart
+        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+def save_checkpoint(folder: Path, step: int, state: dict[str, Any]) -> Path:
+    """Write `state` as the checkpoint of `step` and drop all but the last two."""
+    folder.mkdir(parents=True, exist_ok=True)
+    buffer = io.BytesIO()
+    torch.save(state, buffer)
+    payload = buffer.getbuffer()
+    path = folder / f"step-{step:09d}.checkpoint"
+    write_atomically(path, hashlib.sha256(payload).digest() + payload)
+    for old in _newest_first(folder)[KEPT:]:
+        old.unlink(missing_ok=True)
+    for stale in folder.glob(".*.part"):
+        stale.unlink(missing_ok=True)
+    return path
+
+
+def load_checkpoint(folder: Path) -> dict[str, Any]:
+    """The state of the newest whole checkpoint in `folder`, on the CPU."""
+    candidates = _newest_first(folder)
+    for path in candidates:
+        content = path.read_bytes()
+        payload = memoryview(content)[_DIGEST_BYTES:]
+        if hashlib.sha256(payload).digest() == content[:_DIGEST_BYTES]:
+            return torch.load(io.BytesIO(payload), map_location="cpu", weights_only=True)
+    raise TrainingError(
+        f"{len(candidates)} checkpoints in {folder.parent.name}/{folder.name}, none of them whole; "
+        "start the run again without --resume in a new folder"
+    )
+
+
+def has_checkpoint(folder: Path) -> bool:
+    """Whether there is anything to resume from."""
+    return bool(_newest_first(folder))
+
+
+def _newest_first(folder: Path) -> list[Path]:
+    return sorted(folder.glob("step-*.checkpoint"), reverse=True)

@@ -1,0 +1,185 @@
+"""What one training run does: `TrainConfig`, filled from a recipe in TOML and from the command line."""
+
+from __future__ import annotations
+
+import dataclasses
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from shadowmaskformer.config import ModelConfig, variant
+from shadowmaskformer.errors import ConfigError
+
+RECIPES = Path(__file__).parent / "recipes"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainConfig:
+    """Everything that determines a run besides the data; its defaults are the paper's.
+
+    Attributes:
+        variant: the network's size, a name in `config.VARIANTS`.
+        embedding: its patch embedding.
+        depths: blocks per stage in place of the variant's; empty keeps the variant's.
+        attention_conv: whether attention blocks add their convolution branch.
+        zero_head: start the head at zero, so that the first answer is the picture to be corrected itself.
+        seed: of the initial weights and of every sample.
+        steps: length of the run in optimiser steps; 0 leaves it to `epochs`.
+        epochs: length of the run in passes over the training pictures.
+        sizes: side of the square training pictures in each stage of the run, in pixels.
+        batches: pictures per step in each stage, over all processes together.
+        shares: share of the run that each stage takes; they add up to 1.
+        learning_rate: AdamW's peak rate.
+        final_learning_rate: the rate at which the cosine ends.
+        warmup: share of the run over which the rate climbs from zero to its peak.
+        weight_decay: AdamW's decoupled decay.
+        beta2: AdamW's memory of squared gradients.
+        clip_norm: longest gradient that passes unshortened; 0 lets every gradient pass.
+        ema_decay: memory of the weight average that is validated and kept; 0 keeps the weights themselves.
+        losses: weight of each loss in `losses.LOSSES`.
+        augment: fields of `data.AugmentConfig` that are switched on; empty is the paper: none.
+        validation_share: share of the training scenes held out for validation.
+        validation_size: side of the validation pictures, in pixels.
+        validation_pictures: how many of the held-out pictures are scored, spread evenly.
+        validations: how often the run is validated, evenly over its length.
+        checkpoint_every_s: seconds between checkpoints.
+        precision: "float32", or "mixed" for autocast where the device has it (CUDA).
+    """
+
+    variant: str = "middle"
+    embedding: str = "mape"
+    depths: tuple[int, ...] = ()
+    attention_conv: bool = True
+    zero_head: bool = False
+    seed: int = 0
+    steps: int = 0
+    epochs: float = 300.0
+    sizes: tuple[int, ...] = (256,)
+    batches: tuple[int, ...] = (1,)
+    shares: tuple[float, ...] = (1.0,)
+    learning_rate: float = 2e-4
+    final_learning_rate: float = 0.0
+    warmup: float = 0.0
+    weight_decay: float = 0.02
+    beta2: float = 0.999
+    clip_norm: float = 0.0
+    ema_decay: float = 0.0
+    losses: Mapping[str, float] = field(default_factory=lambda: {"l1": 1.0})
+    augment: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    validation_share: float = 0.05
+    validation_size: int = 256
+    validation_pictures: int = 64
+    validations: int = 30
+    checkpoint_every_s: float = 120.0
+    precision: str = "mixed"
+
+    def __post_init__(self) -> None:
+        for name in ("depths", "sizes", "batches", "shares"):
+            object.__setattr__(self, name, tuple(getattr(self, name)))
+        object.__setattr__(self, "losses", dict(self.losses))
+        object.__setattr__(self, "augment", dict(self.augment))
+        stages = len(self.sizes)
+        if not stages or len(self.batches) != stages or len(self.shares) != stages:
+            raise ConfigError(
+                f"sizes, batches, shares have {stages}, {len(self.batches)}, {len(self.shares)} values; "
+                "give one of each per stage"
+            )
+        if abs(sum(self.shares) - 1) > 1e-6 or min(self.shares) <= 0:
+            raise ConfigError(f"shares {list(self.shares)} must be positive and add up to 1")
+        if min(self.batches) < 1 or min(self.sizes) < 16:
+            raise ConfigError("batches must be at least 1 and sizes at least 16")
+        if self.steps < 0 or (self.steps == 0 and self.epochs <= 0):
+            raise ConfigError(f"steps = {self.steps}, epochs = {self.epochs} is no length; set one above 0")
+        if not 0 <= self.warmup < 1 or not 0 <= self.ema_decay < 1 or not 0 < self.validation_share < 1:
+            raise ConfigError("warmup and ema_decay must be in [0, 1), validation_share in (0, 1)")
+        if self.learning_rate <= 0 or not 0 <= self.final_learning_rate <= self.learning_rate:
+            raise ConfigError("learning_rate must be positive and final_learning_rate between 0 and it")
+        if self.precision not in ("float32", "mixed"):
+            raise ConfigError(f"precision is {self.precision!r}; choose float32 or mixed")
+        self.model_config()
+
+    def model_config(self) -> ModelConfig:
+        """The network that this run trains."""
+        changes: dict[str, Any] = {"embedding": self.embedding, "attention_conv": self.attention_conv}
+        if self.depths:
+            changes["depths"] = self.depths
+        return dataclasses.replace(variant(self.variant), **changes)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The configuration as plain JSON types."""
+        return {key: list(v) if isinstance(v, tuple) else v for key, v in dataclasses.asdict(self).items()}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any], *, source: str = "the recipe") -> TrainConfig:
+        """Inverse of `to_dict`; an unknown key or a value of the wrong type is an error naming `source`."""
+        defaults = {f.name: getattr(cls(), f.name) for f in dataclasses.fields(cls)}
+        checked: dict[str, Any] = {}
+        for key, value in values.items():
+            if key not in defaults:
+                raise ConfigError(f"unknown key {key!r} in {source}; known: {', '.join(defaults)}")
+            checked[key] = _as_type_of(defaults[key], value, f"{key} in {source}")
+        return cls(**checked)
+
+
+def _as_type_of(example: Any, value: Any, where: str) -> Any:
+    wanted = {bool: bool, int: int, float: (int, float), str: str, tuple: (list, tuple), dict: dict}[
+        type(example)
+    ]
+    if not isinstance(value, wanted) or (isinstance(value, bool) and not isinstance(example, bool)):
+        raise ConfigError(f"{where} is {value!r}; expected a value such as {example!r}")
+    return float(value) if isinstance(example, float) else value
+
+
+def load_recipe(recipe: str, overrides: Iterable[str] = ()) -> TrainConfig:
+    """The recipe called `recipe` (a name in `recipes/` or a TOML file), changed by `key=value` overrides.
+
+    Values are TOML; a bare word counts as a string, and `table.key` reaches into `losses` and `augment`.
+
+    >>> load_recipe("paper", ["variant=nano", "losses.shadow=0.5"]).losses
+    {'l1': 1.0, 'shadow': 0.5}
+    """
+    path = Path(recipe) if recipe.endswith(".toml") else RECIPES / f"{recipe}.toml"
+    try:
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        names = ", ".join(sorted(p.stem for p in RECIPES.glob("*.toml")))
+        raise ConfigError(f"no recipe {recipe!r}; choose one of {names}, or name a .toml file") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"recipe {path.name} is not TOML: {error}") from error
+    return TrainConfig.from_dict(override(values, overrides), source=f"recipe {path.stem!r} or --set")
+
+
+def override(values: Mapping[str, Any], overrides: Iterable[str]) -> dict[str, Any]:
+    """`values` changed by `key=value` texts, as `--set` takes them."""
+    changed = {key: dict(v) if isinstance(v, Mapping) else v for key, v in values.items()}
+    for text in overrides:
+        key, equals, value = text.partition("=")
+        if not equals:
+            raise ConfigError(f"--set {text!r} has no value; write --set key=value")
+        table, dot, inner = key.strip().partition(".")
+        parsed = _parse_value(value.strip())
+        if dot:
+            # An override of `losses.x` on a recipe without that table changes the default table.
+            changed.setdefault(table, dict(getattr(TrainConfig(), table, {})))[inner] = parsed
+        else:
+            changed[table] = parsed
+    return changed
+
+
+def _parse_value(text: str) -> Any:
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """Keys whose values differ, with both values, in the order of `after`.
+
+    >>> differences({"seed": 0, "steps": 5}, {"seed": 1, "steps": 5})
+    {'seed': (0, 1)}
+    """
+    keys = [*after, *(key for key in before if key not in after)]
+    return {key: (before.get(key), after.get(key)) for key in keys if before.get(key) != after.get(key)}

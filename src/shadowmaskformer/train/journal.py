@@ -1,0 +1,121 @@
+"""What a run leaves behind besides weights: its description, a log line per step, curves."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from shadowmaskformer.errors import ConfigError
+from shadowmaskformer.train.checkpoint import write_atomically
+
+DESCRIPTION, LOG, CURVES = "run.json", "log.jsonl", "curves.png"
+
+
+def write_description(folder: Path, description: Mapping[str, Any]) -> None:
+    """Save what determined the run."""
+    write_atomically(folder / DESCRIPTION, (json.dumps(description, indent=2) + "\n").encode())
+
+
+def read_description(folder: Path) -> dict[str, Any]:
+    """Inverse of `write_description`."""
+    try:
+        return json.loads((folder / DESCRIPTION).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ConfigError(f"{folder.name} holds no run to resume; start one without --resume") from None
+    except json.JSONDecodeError as error:
+        raise ConfigError(f"{folder.name}/{DESCRIPTION} is damaged ({error}); start a new run") from error
+
+
+def git_state() -> dict[str, Any] | None:
+    """Commit of the checkout that this package runs from, and whether it is changed; None if installed."""
+    package = Path(__file__).parents[1]
+
+    def git(*arguments: str) -> str:
+        return subprocess.run(
+            ["git", "-C", str(package), *arguments], capture_output=True, text=True, check=True
+        ).stdout.strip()
+
+    try:
+        git("ls-files", "--error-unmatch", "errors.py")
+        return {"commit": git("rev-parse", "HEAD"), "changed": bool(git("status", "--porcelain", "--", "."))}
+    except (OSError, subprocess.CalledProcessError):
+        return None
+
+
+class Journal:
+    """The run's log: a JSON line per step and per validation; TensorBoard beside it where installed."""
+
+    def __init__(self, folder: Path, *, resumed_at: int = 0) -> None:
+        """Open the log, cut back to step `resumed_at`: what came after it in a killed run happens again."""
+        path = folder / LOG
+        kept = [line for line in read_log(folder) if line["step"] <= resumed_at] if resumed_at else []
+        write_atomically(path, "".join(json.dumps(line) + "\n" for line in kept).encode())
+        self._file = path.open("a", encoding="utf-8")
+        self._board: Any = None
+        try:
+            from torch.utils.tensorboard import SummaryWriter
+        except ImportError:
+            return
+        self._board = SummaryWriter(str(folder / "tensorboard"), purge_step=resumed_at + 1)
+
+    def write(self, step: int, values: Mapping[str, float]) -> None:
+        """Log `values` at `step`."""
+        # Line-wise flush: a killed run keeps all but the line in the making, and that is cut off on resume.
+        self._file.write(json.dumps({"step": step, **values}) + "\n")
+        self._file.flush()
+        if self._board is not None:
+            for name, value in values.items():
+                self._board.add_scalar(name, value, step)
+
+    def close(self) -> None:
+        """Close the files."""
+        self._file.close()
+        if self._board is not None:
+            self._board.close()
+
+
+def read_log(folder: Path) -> list[dict[str, float]]:
+    """The lines of a run's log; a last line that a kill cut short is left out."""
+    path = folder / LOG
+    lines: list[dict[str, float]] = []
+    for text in path.read_text(encoding="utf-8").splitlines() if path.exists() else []:
+        try:
+            lines.append(json.loads(text))
+        except json.JSONDecodeError:
+            break
+    return lines
+
+
+def draw_curves(folder: Path) -> bool:
+    """Plot loss and validation over time into `curves.png`; False without matplotlib or a validation."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        return False
+    log = read_log(folder)
+    steps = [line for line in log if "loss" in line]
+    scores = [line for line in log if "psnr_all" in line]
+    if not steps or not scores:
+        return False
+    figure = Figure(figsize=(10, 4), layout="constrained")
+    left, middle, right = figure.subplots(1, 3)
+    window = max(1, len(steps) // 100)
+    groups = [steps[i : i + window] for i in range(0, len(steps), window)]
+    left.plot(
+        [g[-1]["elapsed_s"] / 3600 for g in groups], [sum(s["loss"] for s in g) / len(g) for g in groups]
+    )
+    left.set(title="training loss", xlabel="hours")
+    hours = [line["elapsed_s"] / 3600 for line in scores]
+    for axes, measure, title in (
+        (middle, "psnr", "validation PSNR, dB"),
+        (right, "mae", "validation Lab MAE"),
+    ):
+        for region, label in (("shadow", "S"), ("lit", "NS"), ("all", "All")):
+            axes.plot(hours, [line[f"{measure}_{region}"] for line in scores], marker=".", label=label)
+        axes.set(title=title, xlabel="hours")
+        axes.legend()
+    figure.savefig(folder / CURVES, dpi=120)
+    return True

@@ -1,0 +1,116 @@
+"""The network with its optimiser and its averaged weights: one step at a time, one state to save."""
+
+from __future__ import annotations
+
+import copy
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from shadowmaskformer import weights
+from shadowmaskformer.errors import ConfigError
+from shadowmaskformer.model import ShadowMaskFormer
+from shadowmaskformer.train.batches import Batch
+from shadowmaskformer.train.config import TrainConfig, differences
+from shadowmaskformer.train.losses import weighted_loss
+from shadowmaskformer.train.processes import Processes
+
+
+class Learner:
+    """Takes optimiser steps; `averaged` is the network to validate and keep."""
+
+    def __init__(self, config: TrainConfig, processes: Processes, init: str | Path | None = None) -> None:
+        """Start from the recipe's seed, or from the weights `init`."""
+        self._config, self._device = config, processes.device
+        self._loss = weighted_loss(config.losses)
+        self.model = _first_model(config, init).to(processes.device).train()
+        self._wrapped = processes.wrap(self.model)
+        self.averaged = copy.deepcopy(self.model) if config.ema_decay else self.model
+        self._optimiser = torch.optim.AdamW(
+            self.model.parameters(),
+            lr=config.learning_rate,
+            betas=(0.9, config.beta2),
+            weight_decay=config.weight_decay,
+            fused=True,
+        )
+        cuda = processes.device.type == "cuda"
+        self._autocast = cuda and config.precision == "mixed" and torch.cuda.is_bf16_supported()
+
+    def step(self, batch: Batch, number: int, learning_rate: float) -> float:
+        """Take step `number`.
+
+        Returns:
+            This process's loss; NaN if the gradient was not finite, and then no weight was touched.
+        """
+        for group in self._optimiser.param_groups:
+            group["lr"] = learning_rate
+        self._optimiser.zero_grad(set_to_none=True)
+        with torch.autocast(self._device.type, torch.bfloat16, enabled=self._autocast):
+            restored = self._wrapped(batch.photo, batch.mask, batch.start)
+        loss = self._loss(restored.float(), batch.truth, batch.mask)
+        loss.backward()
+        # The gradient is already the mean over processes here, so all of them judge it alike.
+        norm = nn.utils.clip_grad_norm_(self.model.parameters(), self._config.clip_norm or math.inf)
+        if not torch.isfinite(norm):
+            return math.nan
+        self._optimiser.step()
+        if self._config.ema_decay:
+            self._average(number)
+        return loss.item()
+
+    @torch.no_grad()
+    def _average(self, number: int) -> None:
+        # A short memory at first, or the average would drag the random start along.
+        decay = min(self._config.ema_decay, (1 + number) / (10 + number))
+        torch._foreach_lerp_(list(self.averaged.parameters()), list(self.model.parameters()), 1 - decay)
+
+    def save_averaged(self, folder: Path) -> None:
+        """Write the averaged network as weights that every other command takes."""
+        arrays = {
+            key: tensor.detach().float().cpu().numpy() for key, tensor in self.averaged.state_dict().items()
+        }
+        weights.save(folder, self.averaged.config, arrays)
+
+    def state(self) -> dict[str, Any]:
+        """Everything that the next step depends on."""
+        return {
+            "model": self.model.state_dict(),
+            "averaged": self.averaged.state_dict(),
+            "optimiser": self._optimiser.state_dict(),
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Inverse of `state`."""
+        self.model.load_state_dict(state["model"])
+        self.averaged.load_state_dict(state["averaged"])
+        self._optimiser.load_state_dict(state["optimiser"])
+
+
+def _first_model(config: TrainConfig, init: str | Path | None) -> ShadowMaskFormer:
+    torch.manual_seed(config.seed)
+    model = ShadowMaskFormer(config.model_config())
+    if init is not None:
+        given, arrays = weights.load(init)
+        if changes := differences(model.config.to_dict(), given.to_dict()):
+            text = "; ".join(
+                f"{key} is {ours!r}, theirs {theirs!r}" for key, (ours, theirs) in changes.items()
+            )
+            raise ConfigError(f"the initial weights are of another network: {text}; fit the recipe to them")
+        model.load_state_dict({key: torch.from_numpy(array) for key, array in arrays.items()})
+    elif config.zero_head:
+        for parameter in model.head.parameters():
+            nn.init.zeros_(parameter)
+    return model
+
+
+def save_bad_batch(folder: Path, step: int, rank: int, batch: Batch) -> Path:
+    """Keep the batch whose gradient was not finite, for a look with `numpy.load`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"step-{step:09d}-process-{rank}.npz"
+    named = {"photo": batch.photo, "mask": batch.mask, "truth": batch.truth, "start": batch.start}
+    np.savez_compressed(path, **{name: t.cpu().numpy() for name, t in named.items() if t is not None})
+    return path

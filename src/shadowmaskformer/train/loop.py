@@ -1,0 +1,271 @@
+"""The training loop: draw a batch, take a step, average the weights; validate and save now and then."""
+
+from __future__ import annotations
+
+import logging
+import math
+import signal
+import threading
+import time
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from shadowmaskformer.errors import TrainingError
+from shadowmaskformer.train.batches import BatchSource, Request
+from shadowmaskformer.train.checkpoint import load_checkpoint, save_checkpoint
+from shadowmaskformer.train.config import TrainConfig
+from shadowmaskformer.train.journal import Journal, draw_curves
+from shadowmaskformer.train.learner import Learner, save_bad_batch
+from shadowmaskformer.train.processes import join_processes
+from shadowmaskformer.train.schedule import Schedule, learning_rate_at, stage_at
+from shadowmaskformer.train.startup import (
+    BAD_BATCHES,
+    BEST,
+    CHECKPOINTS,
+    PANELS,
+    open_samples,
+    prepare_folder,
+    split_data,
+    starts_relit,
+)
+from shadowmaskformer.train.validation import Validation
+
+MOST_BAD_STEPS = 10
+"""So many steps in a row without a finite gradient end the run."""
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """What a run came to.
+
+    Attributes:
+        folder: the run's folder; its best weights are in `best/`.
+        steps: optimiser steps taken, over all resumes.
+        elapsed_s: seconds spent, over all resumes.
+        best: scores of the best validation by PSNR over all pixels; None before the first.
+        finished: False when a signal stopped the run early.
+    """
+
+    folder: Path
+    steps: int
+    elapsed_s: float
+    best: dict[str, float] | None
+    finished: bool
+
+
+@dataclass
+class Position:
+    """Where a run stands; saved in every checkpoint.
+
+    Attributes:
+        step: optimiser steps taken.
+        drawn: pictures drawn.
+        elapsed_s: seconds spent, validation and earlier sittings included.
+        validated: validations done.
+        bad_steps: steps in a row, up to now, that had no finite gradient.
+        best: scores of the best validation.
+    """
+
+    step: int = 0
+    drawn: int = 0
+    elapsed_s: float = 0.0
+    validated: int = 0
+    bad_steps: int = 0
+    best: dict[str, float] | None = None
+
+
+def run(
+    config: TrainConfig,
+    data: str | Path,
+    out: str | Path,
+    hours: float | None = None,
+    *,
+    init: str | Path | None = None,
+    resume: bool = False,
+    allow_change: Collection[str] = (),
+    cache: str | Path | None = None,
+    quiet: bool = True,
+) -> RunResult:
+    """Train a network on the pairs in `data` and leave its best weights in `out/best`.
+
+    Args:
+        config: the recipe.
+        data: a data set's folder; its training pairs are split by scene into training and validation.
+        out: the run's folder; must not hold a run unless `resume`.
+        hours: time budget; the schedule then follows the clock, over all resumes, not the recipe's length.
+        init: weights to start from: a folder, a file or a name.
+        resume: go on from the newest whole checkpoint in `out`.
+        allow_change: keys of the recipe, or "data" or "hours", that may differ from the run being resumed.
+        cache: folder for decoded pictures, which runs can share; None is `out/cache`.
+        quiet: show no progress bar.
+    """
+    out = Path(out)
+    with join_processes() as processes, _stop_signals() as stop_wanted:
+        training, held_out = split_data(config, Path(data))
+        prepare_folder(
+            out,
+            config,
+            Path(data),
+            [*training, *held_out],
+            hours=hours,
+            resume=resume,
+            allow_change=allow_change,
+            processes=processes,
+        )
+        learner = Learner(config, processes, init)
+        at = Position()
+        if resume:
+            state = load_checkpoint(out / CHECKPOINTS)
+            learner.restore(state)
+            at = Position(**state["position"])
+        samples, validation = open_samples(
+            config, training, held_out, Path(cache or out / "cache"), processes
+        )
+        schedule = Schedule(config, len(samples), hours * 3600 if hours is not None else None)
+        journal = Journal(out, resumed_at=at.step) if processes.leads else None
+        if validation is not None and at.step == 0:
+            logger.info("validation, input: %s", validation.score_input())
+            logger.info("validation, floor: %s", validation.score_floor())
+
+        def plan(step: int, drawn: int) -> Request | None:
+            progress = schedule.progress(step, drawn, at.elapsed_s)
+            stage = stage_at(config, progress)
+            return Request(drawn, config.batches[stage], config.sizes[stage]) if progress < 1 else None
+
+        def save() -> None:
+            save_checkpoint(out / CHECKPOINTS, at.step, learner.state() | {"position": asdict(at)})
+
+        source = BatchSource(
+            samples,
+            plan,
+            step=at.step,
+            position=at.drawn,
+            relit=starts_relit(config),
+            rank=processes.rank,
+            world=processes.world,
+        )
+        progress = schedule.progress(at.step, at.drawn, at.elapsed_s)
+        started, saved = time.monotonic() - at.elapsed_s, time.monotonic()
+        stop = False
+        with source, _Bar(hidden=quiet or not processes.leads, progress=progress) as bar:
+            while progress < 1 and not stop:
+                batch = source.next().to(processes.device)
+                rate = learning_rate_at(config, progress)
+                loss = learner.step(batch, at.step, rate)
+                if math.isfinite(loss):
+                    at.bad_steps = 0
+                else:
+                    at.bad_steps += 1
+                    kept = save_bad_batch(out / BAD_BATCHES, at.step, processes.rank, batch)
+                    logger.warning("step %d: gradient not finite, skipped; batch: %s", at.step, kept.name)
+                    if at.bad_steps >= MOST_BAD_STEPS:
+                        raise TrainingError(
+                            f"{at.bad_steps} steps in a row without a finite gradient; the batches are in "
+                            f"{out.name}/{BAD_BATCHES}, the last good checkpoint is kept; lower learning_rate"
+                        )
+                at.step += 1
+                at.drawn += batch.total
+
+                # One exchange per step: all agree on the loss, the leader's clock and the wish to stop.
+                clock = time.monotonic() - started if processes.leads else 0.0
+                loss, clock, stops = processes.sum(loss / processes.world, clock, float(stop_wanted()))
+                step_s, at.elapsed_s, stop = clock - at.elapsed_s, clock, stops > 0
+                progress = schedule.progress(at.step, at.drawn, at.elapsed_s)
+                due = int(progress * config.validations + 1e-9)
+                validate, at.validated = due > at.validated, due
+                if journal is not None and validation is not None:
+                    pixels_per_s = batch.total * batch.photo[0, 0].numel() / step_s
+                    journal.write(
+                        at.step,
+                        {
+                            "loss": loss,
+                            "learning_rate": rate,
+                            "size": batch.photo.shape[-1],
+                            "pixels_per_s": round(pixels_per_s),
+                            "elapsed_s": round(at.elapsed_s, 3),
+                        },
+                    )
+                    bar.show(progress, loss, pixels_per_s, at.elapsed_s)
+                    if validate:
+                        _validate(validation, learner, at, journal, out, processes.device)
+                    if validate or stop or time.monotonic() - saved > config.checkpoint_every_s:
+                        save()
+                        saved = time.monotonic()
+                if validate:
+                    processes.wait()
+        if journal is not None:
+            journal.close()
+            draw_curves(out)
+        return RunResult(out, at.step, at.elapsed_s, at.best, progress >= 1)
+
+
+def _validate(
+    validation: Validation, learner: Learner, at: Position, journal: Journal, out: Path, device: Any
+) -> None:
+    """Score the averaged weights, log it, and keep them if they are the best so far."""
+    scores = validation.score(learner.averaged, device, out / PANELS / f"step-{at.step:09d}.jpg")
+    named = scores.to_dict()
+    journal.write(at.step, named | {"elapsed_s": round(at.elapsed_s, 3)})
+    logger.info("validation, step %d, %.2f h: %s", at.step, at.elapsed_s / 3600, scores)
+    if at.best is None or named["psnr_all"] > at.best["psnr_all"]:
+        at.best = named
+        learner.save_averaged(out / BEST)
+
+
+class _Bar:
+    """The progress bar: share of the run, running loss, speed, time left."""
+
+    def __init__(self, *, hidden: bool, progress: float) -> None:
+        form = "{l_bar}{bar}| {desc}"
+        self._bar = tqdm(
+            total=100.0, disable=hidden, bar_format=form.replace("{l_bar}", "{percentage:3.0f}%|")
+        )
+        self._first, self._began, self._loss = progress, time.monotonic(), math.nan
+
+    def __enter__(self) -> _Bar:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._bar.close()
+
+    def show(self, progress: float, loss: float, pixels_per_s: float, elapsed_s: float) -> None:
+        """Move on to `progress`."""
+        if self._bar.disable:
+            return
+        if math.isfinite(loss):
+            self._loss = loss if math.isnan(self._loss) else 0.98 * self._loss + 0.02 * loss
+        left_s = (time.monotonic() - self._began) * (1 - progress) / max(1e-9, progress - self._first)
+        left = tqdm.format_interval(left_s)
+        self._bar.n = round(100 * progress, 2)
+        self._bar.set_description_str(
+            f"loss {self._loss:.4f}, {pixels_per_s / 1e3:.0f} kpixel/s, {left} left", False
+        )
+        self._bar.update(0)
+
+
+@contextmanager
+def _stop_signals() -> Iterator[Callable[[], bool]]:
+    """Turn the first SIGTERM or Ctrl-C into a wish to stop after the step; the second interrupts at once."""
+    wanted = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield wanted.is_set
+        return
+
+    def ask(number: int, frame: object) -> None:
+        if wanted.is_set():
+            raise KeyboardInterrupt
+        wanted.set()
+
+    before = {number: signal.signal(number, ask) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield wanted.is_set
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,127 @@
+"""Before the first step: is this run allowed to start here, and what does it train on."""
+
+from __future__ import annotations
+
+import datetime
+import platform
+from collections.abc import Collection, Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from shadowmaskformer.data import (
+    Augment,
+    Samples,
+    Triplet,
+    build_cache,
+    fingerprint,
+    open_dataset,
+    validation_split,
+)
+from shadowmaskformer.embedding import embedding_of
+from shadowmaskformer.errors import ConfigError, OutputError
+from shadowmaskformer.train.checkpoint import has_checkpoint
+from shadowmaskformer.train.config import TrainConfig, differences
+from shadowmaskformer.train.journal import git_state, read_description, write_description
+from shadowmaskformer.train.processes import Processes
+from shadowmaskformer.train.validation import Validation
+
+CHECKPOINTS, BEST, PANELS, BAD_BATCHES = "checkpoints", "best", "panels", "bad-batches"
+
+
+def split_data(config: TrainConfig, data: Path) -> tuple[Sequence[Triplet], Sequence[Triplet]]:
+    """The data set's training triplets, split by scene into those trained on and those validated on."""
+    return validation_split(open_dataset(data).split("train"), share=config.validation_share, seed=0)
+
+
+def prepare_folder(
+    out: Path,
+    config: TrainConfig,
+    data: Path,
+    triplets: Sequence[Triplet],
+    *,
+    hours: float | None,
+    resume: bool,
+    allow_change: Collection[str],
+    processes: Processes,
+) -> None:
+    """Make the run's folder and describe the run in it; refuse to overwrite a run or resume another."""
+    for batch in config.batches:
+        if batch % processes.world:
+            raise ConfigError(
+                f"a batch of {batch} cannot be split over {processes.world} processes; "
+                f"set batches to multiples of {processes.world}"
+            )
+    facts = {"data": fingerprint(triplets), "hours": hours}
+    about = {
+        "folder": str(data.absolute()),
+        "started": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "version": metadata.version("shadowmaskformer"),
+        "git": git_state(),
+        "torch": torch.__version__,
+        "machine": platform.machine(),
+        "device": str(processes.device),
+        "threads": torch.get_num_threads(),
+        "processes": processes.world,
+    }
+    resumed: list[Any] = []
+    if resume:
+        before = read_description(out)
+        recipe = TrainConfig.from_dict(before["recipe"]).to_dict()
+        _refuse_changes(differences(recipe | before["facts"], config.to_dict() | facts), allow_change)
+        resumed = [*before["resumed_from"], before["about"]]
+    elif has_checkpoint(out / CHECKPOINTS):
+        raise OutputError(f"{out.name} holds a run already; pass --resume or choose another folder")
+    if processes.leads:
+        try:
+            (out / CHECKPOINTS).mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise OutputError(
+                f"cannot write into {out.name}: {error.strerror}; choose another folder"
+            ) from error
+        description = {"recipe": config.to_dict(), "facts": facts, "about": about, "resumed_from": resumed}
+        write_description(out, description)
+    processes.wait()
+
+
+def _refuse_changes(changes: dict[str, tuple[Any, Any]], allowed: Collection[str]) -> None:
+    forbidden = {key: change for key, change in changes.items() if key not in allowed}
+    if forbidden:
+        text = "; ".join(f"{key} was {old!r}, is {new!r}" for key, (old, new) in forbidden.items())
+        options = " ".join(f"--allow-change {key}" for key in forbidden)
+        raise ConfigError(f"this is not the run that is being resumed: {text}; undo that or pass {options}")
+
+
+def open_samples(
+    config: TrainConfig,
+    training: Sequence[Triplet],
+    held_out: Sequence[Triplet],
+    cache: Path,
+    processes: Processes,
+) -> tuple[Samples, Validation | None]:
+    """Decode the pictures once into `cache`; only the leading process gets the validation."""
+    try:
+        augment = Augment(**config.augment)
+    except TypeError as error:
+        raise ConfigError(f"bad key in the recipe's augment table: {error}") from error
+    if not processes.leads:
+        processes.wait()
+    train_cache = build_cache(training, cache / fingerprint(training)[:16])
+    validation = None
+    if processes.leads:
+        held_out_cache = build_cache(held_out, cache / fingerprint(held_out)[:16])
+        validation = Validation(
+            Samples(held_out_cache, augment=Augment(), seed=0),
+            pictures=config.validation_pictures,
+            size=config.validation_size,
+            relit=starts_relit(config),
+        )
+        processes.wait()
+    return Samples(train_cache, augment=augment, seed=config.seed), validation
+
+
+def starts_relit(config: TrainConfig) -> bool:
+    """Whether the network corrects the relit photo rather than the photo."""
+    return embedding_of(config.model_config()).starts_relit

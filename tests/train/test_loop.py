@@ -1,0 +1,240 @@
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from shadowmaskformer import train, weights  # noqa: E402
+from shadowmaskformer.errors import ConfigError, OutputError, TrainingError  # noqa: E402
+from shadowmaskformer.train import learner  # noqa: E402
+from shadowmaskformer.train.journal import read_log  # noqa: E402
+from train.pairs import QUICK, write_pairs  # noqa: E402
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_pairs(tmp_path_factory.mktemp("pairs"))
+
+
+@pytest.fixture(scope="module")
+def whole_run(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("whole") / "run"
+    assert train.run(QUICK, data, out).finished
+    return out
+
+
+def losses(folder: Path) -> dict[int, float]:
+    return {int(line["step"]): line["loss"] for line in read_log(folder) if "loss" in line}
+
+
+def run_in_process(data: Path, out: Path, *, resume: bool) -> subprocess.Popen[bytes]:
+    code = (
+        "import sys; sys.path.insert(0, sys.argv[1])\n"
+        "import torch; torch.set_num_threads(1)\n"
+        "from train.pairs import QUICK\n"
+        "from shadowmaskformer.train import run\n"
+        f"run(QUICK, sys.argv[2], sys.argv[3], resume={resume})"
+    )
+    tests = Path(__file__).parents[1]
+    return subprocess.Popen([sys.executable, "-c", code, str(tests), str(data), str(out)])
+
+
+def test_a_run_leaves_weights_description_log_panels_and_curves(whole_run: Path) -> None:
+    config, arrays = weights.load(whole_run / "best")
+    assert config == QUICK.model_config()
+    assert all(np.isfinite(array).all() for array in arrays.values())
+    assert sorted(losses(whole_run)) == list(range(1, 9))
+    description = json.loads((whole_run / "run.json").read_text())
+    assert description["recipe"]["learning_rate"] == QUICK.learning_rate
+    assert description["facts"]["data"]
+    assert {"git", "torch", "started"} <= set(description["about"])
+    assert len(list((whole_run / "panels").glob("*.jpg"))) == 2
+    assert len(list((whole_run / "checkpoints").glob("*"))) == 2
+
+
+def test_loss_falls_on_few_pictures(data: Path, tmp_path: Path) -> None:
+    config = dataclasses.replace(QUICK, steps=40, sizes=(32,), batches=(2,), shares=(1.0,), augment={})
+    train.run(dataclasses.replace(config, checkpoint_every_s=99.0), data, tmp_path / "run")
+    values = list(losses(tmp_path / "run").values())
+    assert np.mean(values[-8:]) < 0.7 * np.mean(values[:8])
+
+
+def test_size_and_rate_follow_the_schedule(whole_run: Path) -> None:
+    steps = [line for line in read_log(whole_run) if "loss" in line]
+    assert [line["size"] for line in steps] == [32] * 4 + [48] * 4
+    rates = [line["learning_rate"] for line in steps]
+    assert rates[0] == 0
+    assert max(rates) == rates[2] == QUICK.learning_rate
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="no SIGKILL on this system")
+def test_a_run_killed_twice_equals_one_that_was_not(data: Path, whole_run: Path, tmp_path: Path) -> None:
+    torch.set_num_threads(1)
+    out = tmp_path / "run"
+    for resume, least in ((False, 2), (True, 5)):
+        process = run_in_process(data, out, resume=resume)
+        deadline = time.monotonic() + 120
+        while len(losses(out)) < least and process.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.01)
+        process.kill()
+        process.wait()
+    assert train.run(QUICK, data, out, resume=True).finished
+    assert losses(out) == losses(whole_run)
+    assert {p.read_bytes() for p in (out / "best").glob("*.safetensors")} == {
+        p.read_bytes() for p in (whole_run / "best").glob("*.safetensors")
+    }
+
+
+def test_resume_takes_the_newest_whole_checkpoint(data: Path, whole_run: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    train.run(QUICK, data, out)
+    newest = max((out / "checkpoints").glob("*"))
+    newest.write_bytes(newest.read_bytes()[:-100])
+    assert train.run(QUICK, data, out, resume=True).steps == 8
+    assert losses(out) == losses(whole_run)
+
+
+def test_two_processes_equal_one_with_the_same_batch(data: Path, whole_run: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import sys; sys.path.insert(0, sys.argv[1])\n"
+        "from train.pairs import QUICK\nfrom shadowmaskformer.train import run\n"
+        "run(QUICK, sys.argv[2], sys.argv[3])\n"
+    )
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    arguments = [str(script), str(Path(__file__).parents[1]), str(data), str(out)]
+    subprocess.run(command + arguments, check=True, env={**os.environ, "OMP_NUM_THREADS": "1"}, timeout=240)
+    alone, together = losses(whole_run), losses(out)
+    assert together.keys() == alone.keys()
+    # Up to summation order: float32 carries about 7 digits, and eight steps of AdamW stretch the last ones.
+    assert np.allclose(list(together.values()), list(alone.values()), rtol=2e-4)
+
+
+def test_a_batch_that_processes_cannot_share_is_refused(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from shadowmaskformer.train import startup
+    from shadowmaskformer.train.processes import Processes
+
+    with pytest.raises(ConfigError, match="multiples of 3"):
+        startup.prepare_folder(
+            tmp_path / "run",
+            QUICK,
+            data,
+            [],
+            hours=None,
+            resume=False,
+            allow_change=(),
+            processes=Processes(0, 3, torch.device("cpu")),
+        )
+
+
+def test_a_changed_recipe_is_not_resumed_unless_allowed(data: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    train.run(dataclasses.replace(QUICK, steps=2, validations=1), data, out)
+    longer = dataclasses.replace(QUICK, steps=3, validations=1)
+    with pytest.raises(ConfigError, match=r"steps was 2, is 3.*--allow-change steps"):
+        train.run(longer, data, out, resume=True)
+    assert train.run(longer, data, out, resume=True, allow_change=["steps"]).steps == 3
+
+
+def test_changed_data_is_not_resumed(tmp_path: Path) -> None:
+    data = write_pairs(tmp_path / "pairs")
+    config = dataclasses.replace(QUICK, steps=2, validations=1)
+    train.run(config, data, tmp_path / "run")
+    for picture in data.glob("train/*/000.png"):
+        picture.unlink()
+    with pytest.raises(ConfigError, match="--allow-change data"):
+        train.run(config, data, tmp_path / "run", resume=True)
+
+
+def test_a_run_is_never_overwritten(data: Path, whole_run: Path) -> None:
+    with pytest.raises(OutputError, match="--resume"):
+        train.run(QUICK, data, whole_run)
+
+
+def test_nothing_to_resume_is_said(data: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="no run to resume"):
+        train.run(QUICK, data, tmp_path / "run", resume=True)
+
+
+def poison(monkeypatch: pytest.MonkeyPatch, bad: range) -> None:
+    """Let the loss be NaN at the steps in `bad`."""
+    step = learner.Learner.step
+
+    def poisoned(self: learner.Learner, batch: object, number: int, learning_rate: float) -> float:
+        photo = batch.photo * float("nan") if number in bad else batch.photo  # type: ignore[attr-defined]
+        return step(self, dataclasses.replace(batch, photo=photo), number, learning_rate)  # type: ignore[type-var]
+
+    monkeypatch.setattr(learner.Learner, "step", poisoned)
+
+
+def test_a_step_without_finite_gradient_is_skipped_and_its_batch_kept(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    poison(monkeypatch, range(3, 4))
+    result = train.run(QUICK, data, tmp_path / "run")
+    assert result.finished
+    assert result.best is not None
+    kept = list((tmp_path / "run" / "bad-batches").iterdir())
+    assert [path.name for path in kept] == ["step-000000003-process-0.npz"]
+    assert np.load(kept[0])["truth"].shape == (2, 3, 32, 32)
+
+
+def test_ten_bad_steps_in_a_row_end_the_run(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    poison(monkeypatch, range(2, 99))
+    with pytest.raises(TrainingError, match="10 steps in a row"):
+        train.run(dataclasses.replace(QUICK, steps=30, validations=1), data, tmp_path / "run")
+    assert list((tmp_path / "run" / "checkpoints").iterdir())
+
+
+def test_a_time_budget_anneals_to_its_end(data: Path, tmp_path: Path) -> None:
+    result = train.run(QUICK, data, tmp_path / "run", hours=3 / 3600)
+    steps = [line for line in read_log(tmp_path / "run") if "loss" in line]
+    assert result.finished
+    assert 3 <= result.elapsed_s < 30
+    assert steps[-1]["learning_rate"] < 0.5 * QUICK.learning_rate
+
+
+def test_training_starts_from_given_weights(data: Path, whole_run: Path, tmp_path: Path) -> None:
+    still = dataclasses.replace(QUICK, steps=1, validations=1, warmup=0.9)  # the first step's rate is zero
+    train.run(still, data, tmp_path / "run", init=whole_run / "best")
+    _, before = weights.load(whole_run / "best")
+    _, after = weights.load(tmp_path / "run" / "best")
+    assert all(np.allclose(before[key], after[key], atol=1e-6) for key in before)
+    with pytest.raises(ConfigError, match="another network"):
+        train.run(
+            dataclasses.replace(still, depths=(1, 1, 1, 1, 1)), data, tmp_path / "b", init=whole_run / "best"
+        )
+
+
+def test_sigterm_saves_and_stops(data: Path, tmp_path: Path) -> None:
+    long = dataclasses.replace(QUICK, steps=100_000, validations=1, checkpoint_every_s=1e9)
+    threading.Timer(3, os.kill, (os.getpid(), signal.SIGTERM)).start()
+    result = train.run(long, data, tmp_path / "run")
+    assert not result.finished
+    assert result.steps > 0
+    assert f"{result.steps:09d}" in max(p.name for p in (tmp_path / "run" / "checkpoints").iterdir())
+
+
+def test_a_zero_head_starts_at_the_picture_to_correct() -> None:
+    from shadowmaskformer.train.processes import Processes
+
+    config = dataclasses.replace(QUICK, zero_head=True, embedding="mape-physical")
+    model = learner.Learner(config, Processes(0, 1, torch.device("cpu"))).model
+    photo, mask, start = torch.rand(1, 3, 32, 48), torch.ones(1, 1, 32, 48), torch.rand(1, 3, 32, 48)
+    assert torch.allclose(model(photo, mask, start), start, atol=1e-6)

@@ -6,6 +6,7 @@ arguments unchanged. Growing costs about log2(pixels) passes, softening four, wh
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -50,20 +51,16 @@ def interpret(array: NDArray[Any], *, name: str = "mask") -> tuple[Mask, list[st
         array = array[..., None]
     if array.ndim != 3 or array.shape[2] > 4 or 0 in array.shape:
         hint = "; move channels last" if array.ndim == 3 and array.shape[0] <= 4 < array.shape[2] else ""
-        raise ArrayError(
-            f"{name}: array is {array.shape}; expected (height, width) or (height, width, channels){hint}"
-        )
-    levels = _levels(array, name)
-    warnings: list[str] = []
-    alpha = levels[..., -1] if levels.shape[2] in (2, 4) else None
-    colour = levels[..., :-1] if alpha is not None else levels
-    if alpha is not None and alpha.min() < 1:
-        if _says_nothing(colour, alpha):
-            warnings.append(f"{name}: its colour says nothing, so its transparency is used as the mask")
-            return alpha.copy(), warnings
-        # Unpainted is transparent, whatever colour lies beneath.
-        colour = colour * alpha[..., None]
-    return _one_channel(colour, name), warnings
+        raise ArrayError(f"{name}: array is {array.shape}; expected (height, width) or (height, width, channels){hint}")
+    # Channel by channel: numpy is many times slower across a last axis of three.
+    colours = [np.ascontiguousarray(channel) for channel in np.moveaxis(_levels(array, name), 2, 0)]
+    alpha = colours.pop() if len(colours) in (2, 4) else None
+    if alpha is None or alpha.min() == 1:
+        return _one_channel(colours, name), []
+    if _spread(colours, alpha > 0) <= _GRAY_TOLERANCE:
+        return alpha, [f"{name}: its colour says nothing, so its transparency is used as the mask"]
+    # Unpainted is transparent, whatever colour lies beneath.
+    return _one_channel([channel * alpha for channel in colours], name), []
 
 
 def _levels(array: NDArray[Any], name: str) -> NDArray[np.float32]:
@@ -77,9 +74,7 @@ def _levels(array: NDArray[Any], name: str) -> NDArray[np.float32]:
             raise ArrayError(f"{name}: {bad} of {array.size} values are NaN or infinite; replace them first")
         low, high = float(array.min()), float(array.max())
         if low < 0 or high > 1:
-            raise ArrayError(
-                f"{name}: floats from {low:g} to {high:g}; expected 0 to 1: divide by {_top(high)}"
-            )
+            raise ArrayError(f"{name}: floats from {low:g} to {high:g}; expected 0 to 1: divide by {_top(high)}")
         return array.astype(np.float32)
     if kind not in "iu":
         raise ArrayError(f"{name}: dtype {array.dtype}; expected bool, uint8, uint16 or float")
@@ -106,22 +101,21 @@ def _top(high: float) -> int:
     return 1 if high <= 1 else 255 if high <= 255 else 65535
 
 
-def _says_nothing(colour: NDArray[np.float32], alpha: NDArray[np.float32]) -> bool:
-    """True when what shows of the layer is one colour: then only where it was painted matters."""
-    visible = colour[alpha > 0]
-    return visible.size == 0 or float(np.ptp(visible, axis=0).max()) <= _GRAY_TOLERANCE
+def _spread(colours: list[Mask], where: NDArray[np.bool_]) -> float:
+    """Largest difference of levels within one channel, over the pixels of `where`; negative when it has none."""
+    return max(float(channel.max(where=where, initial=0) - channel.min(where=where, initial=1)) for channel in colours)
 
 
-def _one_channel(colour: NDArray[np.float32], name: str) -> Mask:
-    if colour.shape[2] == 1:
-        return colour[..., 0].copy()
-    spread = colour.max(axis=2) - colour.min(axis=2)
+def _one_channel(colours: list[Mask], name: str) -> Mask:
+    if len(colours) == 1:
+        return colours[0]
+    red, green, blue = colours
+    highest, lowest = np.maximum(np.maximum(red, green), blue), np.minimum(np.minimum(red, green), blue)
     # A few stray pixels are compression; colour all over is a photograph.
-    if float(np.mean(spread > _GRAY_TOLERANCE)) <= 0.001:
-        return np.ascontiguousarray(colour.mean(axis=2, dtype=np.float32))
-    painted = colour.max(axis=2) > 0
-    tones = colour[painted]
-    if not painted.all() and float(np.ptp(tones, axis=0).max()) <= _GRAY_TOLERANCE:
+    if float(np.mean(highest - lowest > _GRAY_TOLERANCE)) <= 0.001:
+        return np.clip((red + green + blue) / np.float32(3), 0, 1)
+    painted = highest > 0
+    if not painted.all() and _spread(colours, painted) <= _GRAY_TOLERANCE:
         # One colour on black, as label pictures have it.
         return painted.astype(np.float32)
     raise MaskError(f"{name}: a picture, not a mask; expected white (shadow) on black, in gray")
@@ -169,11 +163,9 @@ def fit(mask: Mask, height: int, width: int) -> tuple[Mask, str | None]:
 
 def _same_aspect(rows: int, columns: int, height: int, width: int) -> bool:
     """True when one size could be the other scaled and rounded to whole pixels."""
-    scale = ((rows / height) * (columns / width)) ** 0.5
-    return all(
-        abs(side - scale * other) <= max(1.0, 0.005 * side, scale)
-        for side, other in ((rows, height), (columns, width))
-    )
+    ratio = (rows * width) / (columns * height)
+    # Half a pixel on either side of the smaller, and what a network's multiples of 8 add to a photo.
+    return abs(ratio - 1) <= max(0.005, 1 / min(rows, columns, height, width))
 
 
 def resize(mask: Mask, height: int, width: int) -> Mask:
@@ -187,24 +179,35 @@ def resize(mask: Mask, height: int, width: int) -> Mask:
     Returns:
         (height, width), [0, 1].
     """
-    resized = _resize_rows(_resize_rows(mask, height).T, width).T
-    return np.ascontiguousarray(np.clip(resized, 0, 1), np.float32)
+    # Columns first where that leaves less to do for the rows, and through copies that read memory in order.
+    columns = np.ascontiguousarray(_resize_rows(np.ascontiguousarray(mask.T), width).T)
+    return _settled(_resize_rows(columns, height))
 
 
-def _resize_rows(values: NDArray[Any], count: int) -> NDArray[Any]:
+def _resize_rows(values: Mask, count: int) -> Mask:
     rows = values.shape[0]
-    if count < rows:
-        total = np.zeros((rows + 1, values.shape[1]))
-        np.cumsum(values, axis=0, out=total[1:])
-        edges = np.linspace(0, rows, count + 1)
-        below = np.minimum(edges.astype(np.intp), rows - 1)
-        at_edges = total[below] + (total[below + 1] - total[below]) * (edges - below)[:, None]
-        return np.diff(at_edges, axis=0) * (count / rows)
-    centres = np.clip((np.arange(count) + 0.5) * (rows / count) - 0.5, 0, rows - 1)
-    lower = centres.astype(np.intp)
-    upper = np.minimum(lower + 1, rows - 1)
-    share = (centres - lower).astype(np.float32)[:, None]
-    return values[lower] * (1 - share) + values[upper] * share
+    if count == rows:
+        return values
+    resized = np.empty((count, values.shape[1]), np.float32)
+    scale = rows / count
+    for row in range(count):
+        if scale > 1:
+            low, high = row * scale, min((row + 1) * scale, rows)
+            first, last = int(low), min(int(np.ceil(high)), rows)
+            weights = np.minimum(np.arange(first, last) + 1, high) - np.maximum(np.arange(first, last), low)
+        else:
+            centre = min(max((row + 0.5) * scale - 0.5, 0), rows - 1)
+            first, last = int(centre), min(int(centre) + 2, rows)
+            weights = np.array([1 - (centre - first), centre - first])[: last - first]
+        np.matmul((weights / weights.sum()).astype(np.float32), values[first:last], out=resized[row])
+    return resized
+
+
+def _settled(mask: Mask) -> Mask:
+    """The mask with the last digits of sums and averages taken off: zero is 0 and one is 1."""
+    mask[mask < 1e-6] = 0
+    mask[mask > 1 - 1e-6] = 1
+    return mask
 
 
 def grow(mask: Mask, px: float) -> Mask:
@@ -217,9 +220,7 @@ def grow(mask: Mask, px: float) -> Mask:
         px: distance, rounded to whole pixels; at least 0.
     """
     radius = _radius(px, "grow")
-    # A regular octagon is a square widened by a diamond; its straight sides are tan(22.5°) of its radius.
-    side = round(radius * (2**0.5 - 1))
-    return _grow_diamond(_grow_square(mask, side), radius - side)
+    return _near_mask(mask, radius, lambda part: _grow_octagon(_lean(part), radius))
 
 
 def shrink(mask: Mask, px: float) -> Mask:
@@ -229,7 +230,8 @@ def shrink(mask: Mask, px: float) -> Mask:
         mask: (H, W), [0, 1].
         px: distance, rounded to whole pixels; at least 0.
     """
-    return invert(grow(invert(mask), _radius(px, "shrink")))
+    radius = _radius(px, "shrink")
+    return _near_mask(mask, radius, lambda part: invert(_grow_octagon(_lean(invert(part)), radius)))
 
 
 def feather(mask: Mask, px: float) -> Mask:
@@ -237,14 +239,11 @@ def feather(mask: Mask, px: float) -> Mask:
 
     Args:
         mask: (H, W), [0, 1].
-        px: half width of the ramp, rounded to whole pixels; at least 0. Farther from a border than this
-            the levels stay exactly as they are.
+        px: half width of the ramp, rounded to whole pixels; at least 0. Where the mask is 0 or 1 all around
+            to this distance, it stays exactly so.
     """
     radius = _radius(px, "feather")
-    # Two boxes make a ramp without corners; together they reach exactly `radius`.
-    for box in (radius - radius // 2, radius // 2):
-        mask = _box(_box(mask, box).T, box).T
-    return np.ascontiguousarray(mask)
+    return _near_mask(mask, radius, lambda part: _blur(part, radius))
 
 
 def blend_weight(mask: Mask, *, grow_px: float, feather_px: float) -> Mask:
@@ -259,8 +258,13 @@ def blend_weight(mask: Mask, *, grow_px: float, feather_px: float) -> Mask:
         (H, W), [0, 1]: exactly 1 where the mask is 1, exactly 0 farther than `grow_px + 2 * feather_px`
         (along rows and columns) from all of the mask, at least the mask everywhere; softness is kept.
     """
-    wide = _grow_square(grow(mask, grow_px), _radius(feather_px, "feather"))
-    return np.maximum(feather(wide, feather_px), mask)
+    wider, softer = _radius(grow_px, "grow"), _radius(feather_px, "feather")
+
+    def weigh(part: Mask) -> Mask:
+        grown = _grow_square(_grow_octagon(_lean(part), wider), softer)
+        return np.maximum(_blur(grown, softer), part)
+
+    return _near_mask(mask, wider + 2 * softer, weigh)
 
 
 def _radius(px: float, what: str) -> int:
@@ -269,34 +273,62 @@ def _radius(px: float, what: str) -> int:
     return round(px)
 
 
-def _grow_square(mask: Mask, radius: int) -> Mask:
+def _near_mask(mask: Mask, reach: int, work: Callable[[Mask], NDArray[Any]]) -> Mask:
+    """The result of `work`, done only where the mask or anything within `reach` of it is not 0.
+
+    Shadows cover a small part of most photos. `work` must turn zeros all around into zeros.
+    """
+    result = np.zeros(mask.shape, np.float32)
+    rows, columns = np.flatnonzero(mask.any(axis=1)), np.flatnonzero(mask.any(axis=0))
+    if rows.size:
+        # One more than the reach, so that what `work` sees at its frame is 0 unless the photo ends there.
+        box = (
+            slice(max(rows[0] - reach - 1, 0), rows[-1] + reach + 2),
+            slice(max(columns[0] - reach - 1, 0), columns[-1] + reach + 2),
+        )
+        result[box] = work(mask[box])
+    return result
+
+
+def _lean(mask: Mask) -> NDArray[Any]:
+    """As booleans where these say the same: a quarter of the memory to move."""
+    truth = mask == 1
+    return truth if np.array_equal(truth, mask != 0) else mask
+
+
+def _grow_octagon(values: NDArray[Any], radius: int) -> NDArray[Any]:
+    # A regular octagon is a square widened by a diamond; its straight sides are tan(22.5°) of its radius.
+    side = round(radius * (2**0.5 - 1))
+    return _grow_diamond(_grow_square(values, side), radius - side)
+
+
+def _grow_square(values: NDArray[Any], radius: int) -> NDArray[Any]:
     """Highest level in the square of side 2 radius + 1."""
-    return _grow_rows(_grow_rows(mask, radius).T, radius).T
+    for down, right in ((1, 0), (0, 1)):
+        reach = 0
+        while reach < radius:
+            # Shifting a window of reach r by r + 1 leaves no gap. (2 r + 1 would not either, but by way of
+            # pixels on the other side, and these may lie beyond the frame.)
+            step = min(reach + 1, radius - reach)
+            shift = (step * down, step * right)
+            values = _highest_of_shifts(values, (shift, (-shift[0], -shift[1])))
+            reach += step
+    return values
 
 
-def _grow_rows(values: Mask, radius: int) -> Mask:
-    """Highest level among rows i - radius to i + radius, by windows that double."""
+def _grow_diamond(values: NDArray[Any], radius: int) -> NDArray[Any]:
+    """Highest level within `radius` steps along rows and columns."""
     reach = 0
     while reach < radius:
-        # A window of reach r united with itself shifted by s covers r + s as long as s <= 2 r + 1.
-        step = min(2 * reach + 1, radius - reach)
-        values = _highest_of_shifts(values, ((step, 0), (-step, 0)))
+        # Half of its own reach: what is new lies farther than that along one axis, so that the way to it
+        # never turns back and never leaves the frame.
+        step = min((reach + 1) // 2 or 1, radius - reach)
+        values = _highest_of_shifts(values, ((step, 0), (-step, 0), (0, step), (0, -step)))
         reach += step
     return values
 
 
-def _grow_diamond(mask: Mask, radius: int) -> Mask:
-    """Highest level within `radius` steps along rows and columns."""
-    reach = 0
-    while reach < radius:
-        # A diamond shifted to its four tips by no more than its own reach leaves no gap; a point by one.
-        step = min(max(reach, 1), radius - reach)
-        mask = _highest_of_shifts(mask, ((step, 0), (-step, 0), (0, step), (0, -step)))
-        reach += step
-    return mask
-
-
-def _highest_of_shifts(values: Mask, shifts: tuple[tuple[int, int], ...]) -> Mask:
+def _highest_of_shifts(values: NDArray[Any], shifts: tuple[tuple[int, int], ...]) -> NDArray[Any]:
     """Pixelwise maximum of the array and its shifted copies; nothing comes in from beyond the frame."""
     rows, columns = values.shape
     highest = values.copy()
@@ -309,16 +341,41 @@ def _highest_of_shifts(values: Mask, shifts: tuple[tuple[int, int], ...]) -> Mas
     return highest
 
 
-def _box(values: Mask, radius: int) -> Mask:
-    """Mean of rows i - radius to i + radius; the frame's rows are repeated beyond it."""
-    if radius == 0:
-        return values
+def _blur(values: NDArray[Any], radius: int) -> Mask:
+    """Mean over a square window that falls off towards its rim and reaches `radius` pixels."""
+    blurred = values.astype(np.float32)
+    # Two boxes make a ramp without corners; together they reach exactly `radius`.
+    for box in (radius - radius // 2, radius // 2):
+        if box:
+            _box_down(blurred, box)
+            _box_across(blurred, box)
+    return _settled(blurred)
+
+
+def _box_down(values: Mask, radius: int) -> None:
+    """Replace each row by the mean of rows i - radius to i + radius; the frame's rows repeat beyond it.
+
+    A running sum, row by row: numpy's cumulative sum down the columns would miss the cache at each step.
+    """
     padded = np.pad(values, ((radius + 1, radius), (0, 0)), mode="edge")
-    # float64: after millions of float32 additions, a sum over ones would no longer be a whole number.
-    total = np.cumsum(padded, axis=0, dtype=np.float64)
     size = 2 * radius + 1
-    mean = (total[size:] - total[:-size]) / size
-    return np.clip(mean, 0, 1).astype(np.float32)
+    # float64, because thousands of additions and subtractions have to cancel out.
+    total = padded[:size].sum(axis=0, dtype=np.float64)
+    for row in range(values.shape[0]):
+        total += padded[row + size]
+        total -= padded[row]
+        np.divide(total, size, out=values[row], casting="same_kind")
+
+
+def _box_across(values: Mask, radius: int) -> None:
+    """Replace each column by the mean of columns j - radius to j + radius; the frame's columns repeat."""
+    size = 2 * radius + 1
+    # In strips, for the sums to stay in the cache.
+    for first in range(0, values.shape[0], 64):
+        strip = values[first : first + 64]
+        padded = np.pad(strip, ((0, 0), (radius + 1, radius)), mode="edge")
+        total = np.cumsum(padded, axis=1, dtype=np.float64)
+        np.divide(total[:, size:] - total[:, :-size], size, out=strip, casting="same_kind")
 
 
 def describe(mask: Mask, photo: NDArray[np.float32]) -> list[str]:

@@ -199,7 +199,7 @@ def _compare(result: Result, folder: Path) -> None:
         with np.load(folder / f"{name}.npz") as found:
             apart = [np.float64(found[key]) - value for key, value in expected.items()]
         if result.task.training:
-            # Not the largest entry: rounding alone flips a ReLU whose input is almost zero, and moves one row.
+            # Not the largest entry: rounding alone flips a ReLU whose input is almost zero and moves one row.
             measurement.difference = _norm(apart) / _norm(expected.values())
         else:
             measurement.difference = max(float(np.abs(values).max()) for values in apart)

@@ -28,13 +28,13 @@ SMF_INLINE Lane8 zero_unless(VecOf<kLanes>::integer keep, Lane8 value) {
 }
 
 // B of a product: rows `row` floats apart; every panel of 24 columns starts `panel` floats after the one before.
-struct Matrix {
+struct Operand {
   const float* data;
   long row;
   long panel;
 };
-SMF_INLINE Matrix plain(const float* data, long row) { return {data, row, kPanel}; }
-SMF_INLINE Matrix packed(const float* data, long depth) { return {data, kPanel, depth * kPanel}; }
+SMF_INLINE Operand plain(const float* data, long row) { return {data, row, kPanel}; }
+SMF_INLINE Operand packed(const float* data, long depth) { return {data, kPanel, depth * kPanel}; }
 
 enum class After { nothing, relu, gate };
 
@@ -118,7 +118,7 @@ static void gemm_panel(int rows, int depth, const float* a, long lda, const floa
 // C (rows × columns) = terms.init + terms.bias + A·B, over `depth`. Columns must be a multiple of kLanes. A is
 // (rows, depth) with rows `lda` apart, or with kTrans (depth, rows) with rows of that `lda` apart.
 template <bool kTrans = false, After kAfter = After::nothing>
-static void gemm(int rows, int columns, int depth, const float* a, long lda, const Matrix& b, float* c, long ldc,
+static void gemm(int rows, int columns, int depth, const float* a, long lda, const Operand& b, float* c, long ldc,
                  const Terms& terms = {}) {
   int column = 0;
   for (; columns - column >= 24 && columns - column != 32; column += 24)

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from shadowmaskformer.config import ModelConfig
 from shadowmaskformer.embedding import embedding_of
+from shadowmaskformer.engine import ops
 
 BIAS_HIDDEN = 256
 STRIDE = 4
@@ -96,7 +97,10 @@ class Block(nn.Module):
     """A token mixer, then an MLP; both residual.
 
     The mixer is a depthwise convolution of V, or window attention between a rescaled layer norm and its undoing.
+    With `native` set, the engine runs the whole block as one operator where it can.
     """
+
+    native = False
 
     def __init__(self, config: ModelConfig, stage: int, index: int) -> None:
         super().__init__()
@@ -134,6 +138,10 @@ class Block(nn.Module):
 
     def forward(self, tokens: Tensor) -> Tensor:
         """Mix (B, H, W, C) into tokens of the same shape."""
+        if self.native and ops.serves(tokens, self):
+            if self.attends:
+                return ops.attention_block(tokens, self, self.position.table())
+            return ops.conv_block(tokens, self)
         if self.attends:
             normed, rescale, rebias = self.norm(tokens)
             tokens = tokens + self.attention(normed) * rescale + rebias
@@ -257,6 +265,13 @@ class ShadowMaskFormer(nn.Module):
         tokens = self.fuse[1](tokens, self.skip[1](full)) + tokens
         head = self.head(self.stages[4](tokens).permute(0, 3, 1, 2))
         return head[..., :height, :width]
+
+    def use_native(self, enabled: bool = True) -> ShadowMaskFormer:
+        """Run the blocks on the native engine, gradients too, wherever tokens are float32 on a CPU and it is built."""
+        for module in self.modules():
+            if isinstance(module, Block):
+                module.native = enabled
+        return self
 
     @classmethod
     def from_pretrained(cls, name: str | Path) -> ShadowMaskFormer:

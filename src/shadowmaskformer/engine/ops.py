@@ -21,7 +21,7 @@ CHANNEL_STEP = 24
 def serves(tokens: Tensor, block: Any) -> bool:
     """Whether the engine can run `block` on `tokens`: built, float32 on a CPU, and not on the way into an export."""
     return (
-        engine.available()
+        engine.why_unavailable() is None
         and tokens.device.type == "cpu"
         and tokens.dtype is torch.float32
         and block.proj.weight.dtype is torch.float32
@@ -231,8 +231,8 @@ def _attention_block_backward(
 
 def _native() -> Any:
     # PyTorch's thread count rules here, so that one setting limits the whole training step.
-    engine._native.set_num_threads(torch.get_num_threads())
-    return engine._native
+    engine.set_num_threads(torch.get_num_threads())
+    return engine._native  # pyright: ignore[reportPrivateUsage]
 
 
 def _contiguous(tensor: Any) -> Any:
@@ -259,7 +259,9 @@ def _attention_block_shapes(x: Tensor, mlp0_w: Tensor, heads: int, window: int) 
 
 def _check(x: Tensor, tensors: list[Any], shapes: list[Any]) -> None:
     if x.ndim != 4 or x.numel() == 0 or x.shape[-1] % CHANNEL_STEP:
-        raise ValueError(f"tokens are {tuple(x.shape)}; the engine needs (B, H, W, C) with C a multiple of {CHANNEL_STEP}")
+        raise ValueError(
+            f"tokens are {tuple(x.shape)}; the engine needs (B, H, W, C) with C a multiple of {CHANNEL_STEP}"
+        )
     for tensor, shape in zip((x, *tensors), (x.shape, *shapes), strict=True):
         if tensor is None:
             continue

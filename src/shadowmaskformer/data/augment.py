@@ -50,9 +50,7 @@ class Augment:
                 raise ConfigError(f"augment.{f.name} is {value}; expected a number from 0 to {limit:g}")
 
 
-def draw_box(
-    height: int, width: int, smallest: float, rng: np.random.Generator
-) -> tuple[float, float, float, float]:
+def draw_box(height: int, width: int, smallest: float, rng: np.random.Generator) -> tuple[float, float, float, float]:
     """A random part of a picture with nearly its proportions: left, top, right, bottom in pixels."""
     share = rng.uniform(smallest, 1.0)
     stretch = np.exp(rng.uniform(-0.15, 0.15))
@@ -71,9 +69,7 @@ def turn(pictures: tuple[Picture, ...], augment: Augment, rng: np.random.Generat
     return tuple(np.ascontiguousarray(picture) for picture in pictures)
 
 
-def relight_both(
-    photo: Picture, truth: Picture, augment: Augment, rng: np.random.Generator
-) -> tuple[Picture, Picture]:
+def relight_both(photo: Picture, truth: Picture, augment: Augment, rng: np.random.Generator) -> tuple[Picture, Picture]:
     """Another exposure and white balance for photo and truth, clipped as in a camera; both (H, W, 3)."""
     if augment.exposure == 0 and augment.white_balance == 0:
         return photo, truth
@@ -119,7 +115,5 @@ def jitter_mask(mask: Picture, rng: np.random.Generator) -> Picture:
 
 
 def _smooth_noise(shape: tuple[int, ...], grain: int, rng: np.random.Generator) -> Picture:
-    coarse = rng.standard_normal((max(2, shape[0] // grain + 1), max(2, shape[1] // grain + 1))).astype(
-        np.float32
-    )
+    coarse = rng.standard_normal((max(2, shape[0] // grain + 1), max(2, shape[1] // grain + 1))).astype(np.float32)
     return np.asarray(Image.fromarray(coarse).resize((shape[1], shape[0]), Image.Resampling.BICUBIC))

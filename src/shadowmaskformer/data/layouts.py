@@ -52,9 +52,7 @@ NAME_SUFFIXES = {
     "mask": ("_shadow_mask", "_mask", "_shadow"),
     "clean": ("_no_shadow", "_shadow_free", "_shadowfree", "_free", "_clean", "_gt"),
 }
-_FOLDER = re.compile(
-    rf"(?:.*[_ -])?({'|'.join(sorted(SPLITS, key=len, reverse=True))})[_ -]?(.*)", re.IGNORECASE
-)
+_FOLDER = re.compile(rf"(?:.*[_ -])?({'|'.join(sorted(SPLITS, key=len, reverse=True))})[_ -]?(.*)", re.IGNORECASE)
 _ISTD_NAME = re.compile(r"(\d+)-\d+")
 
 
@@ -103,9 +101,7 @@ class Dataset:
         """
         if name not in self._triplets:
             raise DatasetError(f"{self.folder} has no split {name!r}; it has {', '.join(self.splits)}")
-        unpaired = [
-            p for p in self.problems if p.split == name and p.what.startswith("no ") and p.what != NO_MASK
-        ]
+        unpaired = [p for p in self.problems if p.split == name and p.what.startswith("no ") and p.what != NO_MASK]
         if unpaired and not allow_unpaired:
             raise DatasetError(
                 f"{self.folder}, split {name}: {len(unpaired)} pictures have no partner, "
@@ -241,32 +237,22 @@ def _pair(split: str, roles: dict[str, Path], problems: list[Problem]) -> tuple[
         shadows = {_without_suffix(key, "shadow"): path for key, path in shadows.items()}
         cleans = _by_key(split, "clean", roles["clean"], set(shadows), [])
         masks = _by_key(split, "mask", roles["mask"], set(shadows), []) if masks else {}
-    problems += [
-        Problem(split, p, "no clean picture of that name") for k, p in shadows.items() if k not in cleans
-    ]
-    problems += [
-        Problem(split, p, "no shadow picture of that name") for k, p in cleans.items() if k not in shadows
-    ]
+    problems += [Problem(split, p, "no clean picture of that name") for k, p in shadows.items() if k not in cleans]
+    problems += [Problem(split, p, "no shadow picture of that name") for k, p in cleans.items() if k not in shadows]
     if masks:
         problems += [Problem(split, p, NO_MASK) for k, p in shadows.items() if k in cleans and k not in masks]
     return tuple(
-        Triplet(key, shadows[key], cleans[key], masks.get(key), _scene(key))
-        for key in sorted(shadows)
-        if key in cleans
+        Triplet(key, shadows[key], cleans[key], masks.get(key), _scene(key)) for key in sorted(shadows) if key in cleans
     )
 
 
-def _by_key(
-    split: str, role: str, folder: Path, wanted: set[str], problems: list[Problem]
-) -> dict[str, Path]:
+def _by_key(split: str, role: str, folder: Path, wanted: set[str], problems: list[Problem]) -> dict[str, Path]:
     """Pictures of `folder` by the name that pairs them: the stem if `wanted`, else without its suffix."""
     files: dict[str, Path] = {}
     for path in pictures_in(folder):
         key = path.stem if path.stem in wanted or role == "shadow" else _without_suffix(path.stem, role)
         if key in files:
-            problems.append(
-                Problem(split, path, f"second {role} picture of that name beside {files[key].name}")
-            )
+            problems.append(Problem(split, path, f"second {role} picture of that name beside {files[key].name}"))
             continue
         files[key] = path
     return files
@@ -316,9 +302,7 @@ def _open_lists(root: Path, lists: list[Path]) -> Dataset:
     triplets: dict[str, tuple[Triplet, ...]] = {}
     problems: list[Problem] = []
     for path in lists:
-        split = next(
-            (SPLITS[word] for word in re.split(r"[^a-z]+", path.stem.lower()) if word in SPLITS), WHOLE
-        )
+        split = next((SPLITS[word] for word in re.split(r"[^a-z]+", path.stem.lower()) if word in SPLITS), WHOLE)
         members: dict[str, Triplet] = {}
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
             if not line.strip():
@@ -328,15 +312,11 @@ def _open_lists(root: Path, lists: list[Path]) -> Dataset:
                 raise DatasetError(f"{path}, line {number}: {len(words)} entries; expected input|mask|gt")
             shadow, mask, clean = ((path.parent / word.strip()) if word.strip() else None for word in words)
             if shadow is None or clean is None:
-                raise DatasetError(
-                    f"{path}, line {number}: input and gt must not be empty; expected input|mask|gt"
-                )
+                raise DatasetError(f"{path}, line {number}: input and gt must not be empty; expected input|mask|gt")
             gone = [p for p in (shadow, mask, clean) if p is not None and not p.is_file()]
             problems += [Problem(split, p, f"no such file (line {number} of {path.name})") for p in gone]
             if not gone and shadow.stem in members:
-                problems.append(
-                    Problem(split, shadow, f"second line of that name (line {number} of {path.name})")
-                )
+                problems.append(Problem(split, shadow, f"second line of that name (line {number} of {path.name})"))
             elif not gone:
                 members[shadow.stem] = Triplet(shadow.stem, shadow, clean, mask, _scene(shadow.stem))
         triplets[split] = (*triplets.get(split, ()), *(members[name] for name in sorted(members)))

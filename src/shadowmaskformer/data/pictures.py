@@ -15,6 +15,8 @@ from PIL import Image, UnidentifiedImageError
 from shadowmaskformer.errors import ImageReadError
 
 FORMATS = ("JPEG", "PNG", "TIFF", "BMP", "WEBP")
+# All that Pillow is known to raise on damaged files.
+_READ_ERRORS = (OSError, UnidentifiedImageError, ValueError, SyntaxError, Image.DecompressionBombError)
 
 
 def read_rgb(path: Path) -> NDArray[np.uint8]:
@@ -33,16 +35,25 @@ def size_of(path: Path) -> tuple[int, int]:
     try:
         with Image.open(path, formats=FORMATS) as image:
             return image.height, image.width
-    except (OSError, UnidentifiedImageError, ValueError, Image.DecompressionBombError) as error:
+    except _READ_ERRORS as error:
         raise _unreadable(path, error) from error
 
 
 def gray_thumbnail(path: Path, side: int) -> NDArray[np.float32]:
     """The picture's luminance averaged down to `side` x `side`, float, [0, 255]."""
     # Float and a triangle filter: rounding and a box filter's phase differ between sizes of one picture.
-    return np.asarray(
-        _read(path, "L").convert("F").resize((side, side), Image.Resampling.BILINEAR), np.float32
-    )
+    return np.asarray(_read(path, "L").convert("F").resize((side, side), Image.Resampling.BILINEAR), np.float32)
+
+
+def gray_draft(path: Path, side: int) -> NDArray[np.float32]:
+    """The picture's luminance at `side` x `side`, decoded as coarsely as the file allows; float, [0, 255]."""
+    try:
+        with Image.open(path, formats=FORMATS) as image:
+            image.draft("L", (side, side))
+            small = image.convert("L").resize((side, side), Image.Resampling.BILINEAR)
+    except _READ_ERRORS as error:
+        raise _unreadable(path, error) from error
+    return np.asarray(small, np.float32)
 
 
 def resize(picture: NDArray[np.uint8], height: int, width: int) -> NDArray[np.uint8]:
@@ -56,7 +67,7 @@ def _read(path: Path, mode: str) -> Image.Image:
     try:
         with Image.open(path, formats=FORMATS) as image:
             return image.convert(mode)
-    except (OSError, UnidentifiedImageError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+    except _READ_ERRORS as error:
         raise _unreadable(path, error) from error
 
 

@@ -252,9 +252,7 @@ class Samples:
         shadow, mask, clean = (_scaled(picture, size, None) for picture in self.cache.pictures(index))
         return Sample(self.cache.entries[index].name, shadow, mask, clean)
 
-    def _edge_box(
-        self, mask: NDArray[np.uint8], rng: np.random.Generator
-    ) -> tuple[float, float, float, float]:
+    def _edge_box(self, mask: NDArray[np.uint8], rng: np.random.Generator) -> tuple[float, float, float, float]:
         """A part that shows both shadow and light, if a few tries find one."""
         height, width = mask.shape
         box = draw_box(height, width, self.augment.smallest_crop, rng)

@@ -94,8 +94,7 @@ def scene_groups(triplets: Sequence[Triplet]) -> tuple[int, ...]:
     unnamed = iter(pictures.which)
     numbers: dict[Hashable, int] = {}
     return tuple(
-        numbers.setdefault(t.scene if t.scene is not None else group[next(unnamed)], len(numbers))
-        for t in triplets
+        numbers.setdefault(t.scene if t.scene is not None else group[next(unnamed)], len(numbers)) for t in triplets
     )
 
 
@@ -114,15 +113,12 @@ def validation_split(
         (train, validation) in the order of `triplets`; validation has at most as many pictures as asked for,
         of many scenes, at least one.
     """
-    wanted = (
-        number if number is not None else max(1, round((0.05 if share is None else share) * len(triplets)))
-    )
+    wanted = number if number is not None else max(1, round((0.05 if share is None else share) * len(triplets)))
     scenes = scene_groups(triplets)
     sizes = np.bincount(scenes) if scenes else np.zeros(0, np.int64)
     if len(sizes) < 2:
         raise DatasetError(
-            f"{len(triplets)} pictures of {len(sizes)} scene cannot be split by scene; "
-            "add pictures of other scenes"
+            f"{len(triplets)} pictures of {len(sizes)} scene cannot be split by scene; add pictures of other scenes"
         )
     order = np.random.default_rng(seed).permutation(len(sizes))
     # A scene with very many pictures would be most of the validation: it serves better in train.

@@ -1,0 +1,152 @@
+"""Look at a data set, and make what it lacks.
+
+Recognises ISTD, ISTD+, SRD, the released code's cond/gt/mask folders, lists of input|mask|gt and plain folders
+(shadow, mask, clean) by themselves, and pairs pictures by name.
+
+  check    what was recognised: pairs, sizes, files that are unreadable, unpaired or misaligned, and
+           scenes that train and test share; exit code 1 if files are unfit
+  masks    a mask for each pair that has none, derived from the pair
+  adjust   ISTD+ from ISTD: truth in the shadow pictures' own exposure
+
+examples:
+  shadowmaskformer data check SRD -o sheet.jpg
+  shadowmaskformer data masks SRD -o SRD-masks
+  shadowmaskformer data adjust ISTD -o ISTD-plus
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from shadowmaskformer.data import Dataset
+    from shadowmaskformer.data.check import Report
+    from shadowmaskformer.data.writers import Written
+
+HELP = "check a data set, derive its masks, adjust its truth"
+LISTED = 20
+SHEET_KINDS = {".jpg": "JPEG", ".jpeg": "JPEG", ".png": "PNG"}
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    check = actions.add_parser("check", help="what a data set holds and what is wrong with it")
+    check.add_argument("-o", "--output", type=Path, metavar="SHEET", help="also draw a contact sheet (.jpg, .png)")
+    check.add_argument("--json", action="store_true", help="print the report as JSON, all names in it")
+    masks = actions.add_parser("masks", help="derive a mask for each pair that has none")
+    masks.add_argument("-o", "--output", type=Path, help="folder to write (default: beside the shadow pictures)")
+    adjust = actions.add_parser("adjust", help="make ISTD+ from ISTD")
+    adjust.add_argument("-o", "--output", type=Path, required=True, help="folder to write")
+    for action in (check, masks, adjust):
+        action.add_argument("folder", type=Path, help="the data set's folder, or a list of input|mask|gt")
+        action.add_argument("--overwrite", action="store_true", help="replace files that are there")
+        action.add_argument("--debug", action="store_true", default=argparse.SUPPRESS, help=argparse.SUPPRESS)
+
+
+def run(args: argparse.Namespace) -> int:
+    return _check(args.folder, args.output, args) if args.action == "check" else _write(args.action, args)
+
+
+def _check(folder: Path, sheet: Path | None, args: argparse.Namespace) -> int:
+    from shadowmaskformer.data import open_dataset
+    from shadowmaskformer.data.check import check
+    from shadowmaskformer.errors import ConfigError
+    from shadowmaskformer.output import check_output
+
+    if sheet is not None:
+        if sheet.suffix.lower() not in SHEET_KINDS:
+            raise ConfigError(f"{sheet}: a contact sheet is a .jpg or a .png; choose such a name")
+        check_output(sheet, overwrite=args.overwrite)
+    dataset = open_dataset(folder)
+    report = check(dataset, progress=_progress("checking"))
+    print(json.dumps(report.as_json(), indent=2) if args.json else _text(report))
+    if sheet is not None:
+        _save_sheet(dataset, sheet, args.overwrite)
+    return 1 if report.faults else 0
+
+
+def _write(action: str, args: argparse.Namespace) -> int:
+    from shadowmaskformer.data import open_dataset
+    from shadowmaskformer.data.writers import write_adjusted, write_masks
+
+    dataset = open_dataset(args.folder)
+    if action == "masks":
+        done = write_masks(dataset, args.output, overwrite=args.overwrite, progress=_progress("deriving"))
+    else:
+        done = write_adjusted(dataset, args.output, overwrite=args.overwrite, progress=_progress("adjusting"))
+    return _summary(action, done)
+
+
+def _summary(action: str, done: Written) -> int:
+    what = "masks" if action == "masks" else "clean pictures"
+    print(f"{done.written} {what} written, {done.already_there} already there, {len(done.failed)} failed")
+    for line in done.failed:
+        print(f"shadowmaskformer: {line}", file=sys.stderr)
+    if done.failed:
+        return 1 if done.written or done.already_there else 3
+    return 0
+
+
+def _save_sheet(dataset: Dataset, path: Path, overwrite: bool) -> None:
+    import io
+
+    from shadowmaskformer.data.check import contact_sheet
+    from shadowmaskformer.output import write_atomically
+
+    buffer = io.BytesIO()
+    contact_sheet(dataset).save(buffer, SHEET_KINDS[path.suffix.lower()], quality=90)
+    write_atomically(path, buffer.getvalue(), overwrite=overwrite)
+    print(f"contact sheet: {path}", file=sys.stderr)
+
+
+def _text(report: Report) -> str:
+    lines = [f"{report.folder}: {report.layout}"]
+    for name, split in report.splits.items():
+        sizes = ", ".join(f"{count:,} of {size}" for size, count in split.sizes.items())
+        masks = f"{split.masks:,} masks" if split.masks else "no masks (derived when needed)"
+        lines.append(f"  {name}: {split.pairs:,} pairs, {masks}, {split.clean_pictures:,} different clean pictures")
+        lines.append(f"    height x width: {sizes}")
+    for overlap in report.overlaps:
+        pairs = report.splits[overlap.test].pairs
+        lines.append(
+            f"  {overlap.same_picture:,} of {pairs:,} {overlap.test} pictures share their scene with train "
+            f"(same clean picture), {overlap.same_view:,} more show a view of train in another shot; "
+            f"{pairs - overlap.same_picture:,} are unseen"
+        )
+    for title, problems in (("unfit", report.faults), ("worth a look", report.notes)):
+        if problems:
+            lines.append(f"  {title}: {len(problems):,}")
+        lines += [f"    {p.split}/{_printable(p.file.name)}: {p.what}" for p in problems[:LISTED]]
+        if len(problems) > LISTED:
+            lines.append(f"    and {len(problems) - LISTED:,} more: --json lists all")
+    if not report.faults:
+        lines.append("  every picture can be read and has its partner")
+    return "\n".join(lines)
+
+
+def _printable(name: str) -> str:
+    from shadowmaskformer.output import shown
+
+    return shown(name)
+
+
+def _progress(what: str) -> Callable[[int, int], None] | None:
+    """A progress bar on a terminal; silence elsewhere."""
+    if not sys.stderr.isatty():
+        return None
+    from tqdm import tqdm
+
+    bar = tqdm(desc=what, unit="pair", leave=False)
+
+    def step(done: int, total: int) -> None:
+        bar.total = total
+        bar.update(done - bar.n)
+        if done == total:
+            bar.close()
+
+    return step

@@ -1,0 +1,229 @@
+"""What a data set holds and what is wrong with it: the report behind `shadowmaskformer data check`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageDraw
+
+from shadowmaskformer.data.derive import box_mean, derive_mask
+from shadowmaskformer.data.layouts import NO_MASK, Dataset, Problem, Triplet
+from shadowmaskformer.data.pictures import gray_draft, read_mask, read_rgb, resize, size_of
+from shadowmaskformer.data.scenes import SAME_PICTURE, SAME_VIEW, CleanPictures
+from shadowmaskformer.errors import ImageReadError
+
+ALIGN_SIDE = 128
+"""Side of the square pictures that are laid over each other; a shift is seen from about 1 % of the picture."""
+SHIFT = 0.01
+"""Shift of a pair, as a share of its width or height, from which it counts as misaligned."""
+CELL = 160
+"""Width of a picture on the contact sheet, in pixels."""
+
+
+@dataclass
+class SplitReport:
+    """One split: how many pairs and masks, how many different clean pictures, which sizes."""
+
+    pairs: int
+    masks: int
+    clean_pictures: int = 0
+    sizes: dict[str, int] = field(default_factory=dict[str, int])
+
+
+@dataclass
+class Overlap:
+    """How much of a test split shows scenes that train shows too.
+
+    Attributes:
+        test: name of the split that should be unseen.
+        same_picture: its pictures whose clean picture is in train, also resized or recompressed.
+        same_view: further ones whose clean picture is another shot of a view in train.
+        names: of `same_picture`.
+    """
+
+    test: str
+    same_picture: int
+    same_view: int
+    names: tuple[str, ...]
+
+
+@dataclass
+class Report:
+    """All findings; `faults` make a data set unfit for training, `notes` do not."""
+
+    folder: str
+    layout: str
+    splits: dict[str, SplitReport]
+    overlaps: tuple[Overlap, ...]
+    faults: tuple[Problem, ...]
+    notes: tuple[Problem, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        """The report in JSON's types."""
+        plain = asdict(self)
+        for kind in ("faults", "notes"):
+            plain[kind] = [{**problem, "file": str(problem["file"])} for problem in plain[kind]]
+        return plain
+
+
+def check(dataset: Dataset, progress: Callable[[int, int], None] | None = None) -> Report:
+    """Read every picture of `dataset` and report.
+
+    Args:
+        dataset: a recognised data set.
+        progress: called with (done, all) pairs.
+    """
+    splits: dict[str, SplitReport] = {}
+    faults = [p for p in dataset.problems if p.what != NO_MASK]
+    notes = [p for p in dataset.problems if p.what == NO_MASK]
+    sound: dict[str, list[Triplet]] = {}
+    members = {name: dataset.split(name, allow_unpaired=True) for name in dataset.splits}
+    total, done = sum(len(triplets) for triplets in members.values()), 0
+    for name, triplets in members.items():
+        splits[name] = SplitReport(len(triplets), sum(t.mask is not None for t in triplets))
+        sizes: Counter[tuple[int, int]] = Counter()
+        sound[name] = []
+        with ThreadPoolExecutor() as pool:
+            for triplet, (size, bad, odd) in zip(triplets, pool.map(_inspect, triplets), strict=True):
+                faults += [Problem(name, path, what) for path, what in bad]
+                notes += [Problem(name, path, what) for path, what in odd]
+                if size is not None:
+                    sizes[size] += 1
+                    sound[name].append(triplet)
+                done += 1
+                if progress is not None:
+                    progress(done, total)
+        splits[name].sizes = {f"{height}x{width}": count for (height, width), count in sizes.most_common()}
+    pictures = {name: CleanPictures(triplets) for name, triplets in sound.items()}
+    for name, clean in pictures.items():
+        splits[name].clean_pictures = len(clean)
+    overlaps = tuple(
+        _overlap(name, sound[name], pictures[name], pictures["train"])
+        for name in dataset.splits
+        if name != "train" and "train" in pictures
+    )
+    return Report(str(dataset.folder), dataset.layout, splits, overlaps, tuple(faults), tuple(notes))
+
+
+_Findings = list[tuple[Path, str]]
+
+
+def _inspect(triplet: Triplet) -> tuple[tuple[int, int] | None, _Findings, _Findings]:
+    """Size of a sound pair (else None), what is wrong and what is odd about its files."""
+    bad: _Findings = []
+    sizes: dict[str, tuple[int, int]] = {}
+    grays: dict[str, NDArray[np.float32]] = {}
+    for role, path in (("shadow", triplet.shadow), ("clean", triplet.clean), ("mask", triplet.mask)):
+        if path is None:
+            continue
+        try:
+            sizes[role] = size_of(path)
+            grays[role] = gray_draft(path, ALIGN_SIDE)
+        except ImageReadError as error:
+            bad.append((path, str(error).removeprefix(f"{path}: ")))
+    if "shadow" not in grays or "clean" not in grays:
+        return None, bad, []
+    size = sizes["shadow"]
+    for role in ("clean", "mask"):
+        if role in sizes and sizes[role] != size:
+            path = triplet.clean if role == "clean" else triplet.mask or triplet.shadow
+            bad.append((path, f"is {_by(sizes[role])}, its shadow picture is {_by(size)}"))
+    if sizes["clean"] != size:
+        return None, bad, []
+    shift = misalignment(grays["shadow"], grays["clean"])
+    if shift is None:
+        return size, bad, [(triplet.shadow, "does not seem to show the view of its clean picture")]
+    rows, columns = round(shift[0] * size[0]), round(shift[1] * size[1])
+    if max(abs(shift[0]), abs(shift[1])) >= SHIFT:
+        return (
+            size,
+            bad,
+            [(triplet.shadow, f"is shifted against its clean picture by about {rows} rows, {columns} columns")],
+        )
+    return size, bad, []
+
+
+def _by(size: tuple[int, int]) -> str:
+    return f"{size[0]}x{size[1]}"
+
+
+def misalignment(shadow: NDArray[np.float32], clean: NDArray[np.float32]) -> tuple[float, float] | None:
+    """How far `shadow` lies below and to the right of `clean`, as shares of height and width.
+
+    Args:
+        shadow: luminance, (H, W), any range.
+        clean: as `shadow`.
+
+    Returns:
+        (down, right), 0 where the pair lies best as it is; None where no shift makes the two alike.
+
+    >>> rng = np.random.default_rng(0)
+    >>> wall = rng.uniform(50, 200, (64, 64)).astype(np.float32)
+    >>> misalignment(np.roll(wall, (2, -4), (0, 1)), wall)
+    (0.03125, -0.0625)
+    """
+    # Texture only: the logarithm minus its local mean, squeezed, so that a shadow's edge weighs as any other.
+    texture = []
+    for gray in (shadow, clean):
+        log = np.log(gray + 8)
+        detail = np.tanh((log - box_mean(log, 3)) * 8)
+        texture.append(detail - detail.mean())
+    first, second = texture
+    power = float(np.sqrt(np.square(first).sum() * np.square(second).sum()))
+    if power < 1e-3 * first.size:
+        return 0.0, 0.0
+    likeness = np.fft.irfft2(np.fft.rfft2(first) * np.conj(np.fft.rfft2(second)), s=first.shape) / power
+    row, column = np.unravel_index(int(likeness.argmax()), likeness.shape)
+    best = float(likeness[row, column])
+    if best < 0.12:
+        return None
+    # A shift has to be worth it: repeated patterns are alike at many places.
+    if best < likeness[0, 0] + 0.1:
+        return 0.0, 0.0
+    height, width = likeness.shape
+    return float((row + height // 2) % height - height // 2) / height, float(
+        (column + width // 2) % width - width // 2
+    ) / width
+
+
+def _overlap(name: str, triplets: Sequence[Triplet], test: CleanPictures, train: CleanPictures) -> Overlap:
+    nearest = test.distances(train).min(axis=1, initial=np.inf)
+    distance = [float(nearest[number]) for number in test.which]
+    names = tuple(t.name for t, d in zip(triplets, distance, strict=True) if d <= SAME_PICTURE)
+    return Overlap(name, len(names), sum(SAME_PICTURE < d <= SAME_VIEW for d in distance), names)
+
+
+def contact_sheet(dataset: Dataset, rows: int = 12) -> Image.Image:
+    """Triplets spread over each split, two to a row: shadow, mask (derived where there is none) and clean."""
+    chosen: list[tuple[str, Triplet]] = []
+    for split in dataset.splits:
+        triplets = dataset.split(split, allow_unpaired=True)
+        number = min(len(triplets), 2 * rows // len(dataset.splits))
+        places = np.linspace(0, len(triplets) - 1, number).round().astype(int) if number else ()
+        chosen += [(split, triplets[int(place)]) for place in places]
+    height, caption = CELL * 3 // 4, 14
+    sheet = Image.new("RGB", (6 * CELL + 16, -(-len(chosen) // 2) * (height + caption)), "white")
+    pen = ImageDraw.Draw(sheet)
+    for place, (split, triplet) in enumerate(chosen):
+        left, top = (place % 2) * (3 * CELL + 16), (place // 2) * (height + caption)
+        pen.text((left + 2, top), f"{split}/{triplet.name}{'' if triplet.mask else '  (mask derived)'}", fill="black")
+        try:
+            shadow, clean = (resize(read_rgb(path), height, CELL) for path in (triplet.shadow, triplet.clean))
+            if triplet.mask is not None:
+                mask = resize(read_mask(triplet.mask), height, CELL)
+            else:
+                pair = ((picture / np.float32(255)).astype(np.float32) for picture in (shadow, clean))
+                mask = (derive_mask(*pair) * 255).astype(np.uint8)
+        except ImageReadError:
+            pen.text((left + 2, top + caption), "unreadable", fill="red")
+            continue
+        for column, picture in enumerate((shadow, mask, clean)):
+            sheet.paste(Image.fromarray(picture), (left + column * CELL, top + caption))
+    return sheet

@@ -1,18 +1,93 @@
-"""The native engine: the network's forward pass, and training's fused blocks, in C++ without PyTorch."""
+"""The native engine: the network's forward pass, and training's fused blocks, in C++ without PyTorch.
+
+`Network` takes plain arrays and gives plain arrays. The instruction set is chosen when the extension loads; the
+environment variable `SHADOWMASKFORMER_ISA` (scalar, baseline, avx2, avx512) overrules it.
+"""
 
 from __future__ import annotations
 
+import importlib
+from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from shadowmaskformer.config import ModelConfig
+from shadowmaskformer.errors import ArrayError, ConfigError, MissingExtraError, WeightsError
+
+Floats = NDArray[np.float32]
+
+_native: Any = None
+_reason: str | None = None
 try:
-    from shadowmaskformer.engine import _native  # pyright: ignore[reportAttributeAccessIssue]
+    _native = importlib.import_module("shadowmaskformer.engine._native")
 except ImportError as error:
-    _native: Any = None
-    _why_not = str(error)
-else:
-    _why_not = ""
+    _reason = f"the extension is not built ({error}); install a C++17 compiler and reinstall, or use a wheel"
 
 
-def available() -> bool:
-    """Whether the extension was built for this Python."""
-    return _native is not None
+def why_unavailable() -> str | None:
+    """Why the engine cannot be used here, in one line; None if it can."""
+    return _reason
+
+
+def _loaded() -> Any:
+    if _native is None:
+        raise MissingExtraError(f"no native engine: {_reason}")
+    return _native
+
+
+def isa() -> str:
+    """The instruction set in use: `avx512`, `avx2`, `baseline` (SSE2 or NEON) or `scalar`."""
+    try:
+        return _loaded().isa()
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
+
+
+def num_threads() -> int:
+    """Threads that a call uses unless told otherwise."""
+    return _loaded().num_threads()
+
+
+def set_num_threads(count: int) -> None:
+    """Set what `num_threads` returns, for all calls that start from now on."""
+    if count < 1:
+        raise ConfigError(f"{count} threads asked for; use at least 1")
+    _loaded().set_num_threads(count)
+
+
+class Network:
+    """The whole network with its weights packed for this processor; safe to call from several threads.
+
+    Args:
+        config: its configuration.
+        weights: float32 arrays by their name in `ShadowMaskFormer.state_dict()`; copied.
+    """
+
+    def __init__(self, config: ModelConfig, weights: Mapping[str, Floats]) -> None:
+        isa()  # a wrong SHADOWMASKFORMER_ISA is not the weights' fault
+        arrays = {name: np.ascontiguousarray(array, np.float32) for name, array in weights.items()}
+        try:
+            self._network = _loaded().Network(config.to_dict(), arrays)
+        except ValueError as error:
+            raise WeightsError(str(error)) from None
+
+    def forward(self, projected: Floats, threads: int | None = None) -> Floats:
+        """K and B of the soft reconstruction `J = K·x − B + x`.
+
+        Args:
+            projected: the embedded picture, (H, W, 3) or (B, H, W, 3), in the network's scale.
+            threads: how many to use; None for `num_threads()`.
+
+        Returns:
+            K in channel 0 and B in channels 1 to 3, (H, W, 4) or (B, H, W, 4).
+        """
+        try:
+            return self._network.forward(np.ascontiguousarray(projected, np.float32), threads or 0)
+        except ValueError as error:
+            raise ArrayError(str(error)) from None
+
+    def scratch_bytes(self, height: int, width: int, threads: int | None = None) -> int:
+        """Memory that a call for one picture of this size takes besides its input and output."""
+        return self._network.scratch_bytes(height, width, threads or 0)

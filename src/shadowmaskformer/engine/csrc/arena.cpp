@@ -54,6 +54,7 @@ std::size_t Arena::used() const { return used_; }
 void Arena::rewind(std::size_t position) { used_ = position; }
 // One line more than asked for: vector loads may read past the end of an array, never past its block.
 std::size_t Arena::bytes(std::size_t count) { return round_up(count * sizeof(float), kLine) + kLine; }
+std::size_t Arena::slice(std::size_t count) { return round_up(count, kLine / sizeof(float)) + kLine / sizeof(float); }
 
 struct ArenaPool::State {
   std::mutex mutex;

@@ -27,6 +27,8 @@ class Arena {
   void rewind(std::size_t position);
   // What floats(count) takes, for adding up a reservation.
   static std::size_t bytes(std::size_t count);
+  // `count` floats rounded up so that the slices of several threads, side by side, share no cache line.
+  static std::size_t slice(std::size_t count);
 
  private:
   char* block_;

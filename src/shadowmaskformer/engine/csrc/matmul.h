@@ -6,18 +6,10 @@
 // of a call pass by.
 #pragma once
 
+#include "blocks.h"
 #include "simd.h"
 
 namespace smf {
-
-// A packed weight with its bias. `outputs` is a multiple of 8; padded outputs have weight and bias 0.
-struct Matrix {
-  int inputs;
-  int outputs;
-  const float* packed;
-  const float* bias;
-};
-
 namespace SMF_ISA {
 
 // Columns of the panel that starts with `left` columns to go.
@@ -26,7 +18,7 @@ SMF_INLINE int panel_columns(int left) {
   return left >= 24 ? 24 : 8;
 }
 
-// Packs `weight`, (outputs, inputs) row by row with row stride `row`, into inputs * round_up(outputs, 8) floats.
+// Packs a weight (outputs, inputs), element (n, k) at weight[n * row + k * column]; see packed_size().
 inline void pack(const float* weight, int outputs, int inputs, long row, long column, float* packed) {
   const int padded = (outputs + 7) / 8 * 8;
   for (int n = 0; n < padded;) {

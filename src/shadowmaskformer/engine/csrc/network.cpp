@@ -1,0 +1,366 @@
+// The U of the paper: embed, three stages down, two up, head; see model.py for the same in PyTorch.
+//
+// Memory     Two token maps per resolution, which the blocks of a stage use in turn. The encoder's result rests in one of
+//            them until the decoder has fused it. With the scratch of the largest kernel this is all that a call
+//            needs: 0.1 GB at 480x640.
+// Threads    Every kernel splits its own map; kernels follow one another.
+#include "network.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <stdexcept>
+
+#include "arena.h"
+#include "blocks.h"
+#include "threads.h"
+
+namespace smf {
+
+void combine(Moments& total, const Moments& part) {
+  if (part.count == 0) return;
+  const double count = total.count + part.count, delta = part.mean - total.mean;
+  total.squares += part.squares + delta * delta * total.count * part.count / count;
+  total.mean += delta * part.count / count;
+  total.count = count;
+}
+
+void expand_position_bias(const float* table, int heads, int window, float* out) {
+  const int tokens = window * window, padded = padded_tokens(window), reach = 2 * window - 1;
+  for (int head = 0; head < heads; ++head)
+    for (int key = 0; key < tokens; ++key)
+      for (int query = 0; query < padded; ++query) {
+        const int row = query / window - key / window + window - 1, column = query % window - key % window + window - 1;
+        *out++ = query < tokens ? float(kLog2E * table[(row * reach + column) * heads + head]) : 0.0f;
+      }
+}
+
+namespace {
+
+constexpr int kBiasHidden = 256;
+
+// Either kind of block.
+struct Block {
+  bool attends;
+  ConvBlock conv;
+  AttentionBlock attention;
+};
+
+struct Fusion {
+  Matrix skip;
+  const float* skip_weight;  // (C, C), as it came
+  const float* first;   // (hidden, C)
+  const float* second;  // (2 C, hidden)
+  int hidden;
+};
+
+std::string shape_text(const std::vector<std::size_t>& shape) {
+  std::string text = "(";
+  for (std::size_t i = 0; i < shape.size(); ++i) text += (i ? ", " : "") + std::to_string(shape[i]);
+  return text + ")";
+}
+
+}  // namespace
+
+struct Network::Impl {
+  NetworkConfig config;
+  const BlockKernels* blocks;
+  const LinkKernels* links;
+  std::vector<std::unique_ptr<float[]>> storage;
+  const Parameters* parameters;  // only while constructing
+
+  Matrix embed, head;
+  Matrix down[2], up[2][2];
+  Fusion fusions[2];
+  std::vector<Block> stages[kStages];
+  mutable ArenaPool arenas;
+
+  // --- packing -----------------------------------------------------------------------------------------------------
+
+  float* keep(std::size_t count) {
+    storage.push_back(std::make_unique<float[]>(count + 16));  // vector loads may read past the end
+    return storage.back().get();
+  }
+
+  const float* parameter(const std::string& name, const std::vector<std::size_t>& shape) {
+    const auto found = parameters->find(name);
+    if (found == parameters->end())
+      throw std::invalid_argument("weights lack '" + name + "'; use weights made for this configuration");
+    if (found->second.shape != shape)
+      throw std::invalid_argument("weight '" + name + "' is " + shape_text(found->second.shape) + ", expected " +
+                                  shape_text(shape) + "; use weights made for this configuration");
+    return found->second.data;
+  }
+
+  const float* copied(const float* from, std::size_t count) {
+    float* to = keep(count);
+    std::copy(from, from + count, to);
+    return to;
+  }
+
+  const float* vector(const std::string& name, int count) { return copied(parameter(name, {std::size_t(count)}), count); }
+
+  Matrix packed(const float* weight, const float* bias, int outputs, int inputs) {
+    float* to = keep(packed_size(outputs, inputs));
+    blocks->pack(weight, outputs, inputs, inputs, 1, to);
+    const int padded = (outputs + 7) / 8 * 8;
+    float* padded_bias = keep(padded);
+    for (int n = 0; n < padded; ++n) padded_bias[n] = n < outputs ? bias[n] : 0.0f;
+    return Matrix{inputs, padded, to, padded_bias};
+  }
+
+  Matrix linear(const std::string& name, int outputs, int inputs) {
+    return packed(parameter(name + ".weight", {std::size_t(outputs), std::size_t(inputs)}),
+                  parameter(name + ".bias", {std::size_t(outputs)}), outputs, inputs);
+  }
+
+  // (outputs, inputs, side, side) to a matrix whose inputs are ordered (row, column, channel).
+  Matrix convolution(const std::string& name, int outputs, int inputs, int side) {
+    const std::size_t taps = std::size_t(side) * side;
+    const float* weight = parameter(
+        name + ".weight", {std::size_t(outputs), std::size_t(inputs), std::size_t(side), std::size_t(side)});
+    std::vector<float> ordered(outputs * inputs * taps);
+    for (int n = 0; n < outputs; ++n)
+      for (int c = 0; c < inputs; ++c)
+        for (std::size_t tap = 0; tap < taps; ++tap)
+          ordered[(n * taps + tap) * inputs + c] = weight[(std::size_t(n) * inputs + c) * taps + tap];
+    return packed(ordered.data(), parameter(name + ".bias", {std::size_t(outputs)}), outputs, int(inputs * taps));
+  }
+
+  Depthwise depthwise(const std::string& name, int channels) {
+    const float* weight = parameter(name + ".weight", {std::size_t(channels), 1, 5, 5});
+    float* ordered = keep(std::size_t(channels) * 25);
+    for (int c = 0; c < channels; ++c)
+      for (int tap = 0; tap < 25; ++tap) ordered[tap * channels + c] = weight[c * 25 + tap];
+    return Depthwise{ordered, vector(name + ".bias", channels)};
+  }
+
+  // Row `row` of each 2x2 square. PixelShuffle's outputs are ordered (channel, row, column).
+  Matrix upsampling_row(const std::string& name, int outputs, int inputs, int row) {
+    const float* weight = parameter(name + ".weight", {std::size_t(4 * outputs), std::size_t(inputs)});
+    const float* bias = parameter(name + ".bias", {std::size_t(4 * outputs)});
+    std::vector<float> ordered(std::size_t(2) * outputs * inputs), ordered_bias(std::size_t(2) * outputs);
+    for (int column = 0; column < 2; ++column)
+      for (int c = 0; c < outputs; ++c) {
+        const int from = c * 4 + row * 2 + column, to = column * outputs + c;
+        std::copy_n(weight + std::size_t(from) * inputs, inputs, ordered.data() + std::size_t(to) * inputs);
+        ordered_bias[to] = bias[from];
+      }
+    return packed(ordered.data(), ordered_bias.data(), 2 * outputs, inputs);
+  }
+
+  // The bias MLP runs on the (2 window - 1)**2 different offsets, once.
+  const float* position_bias(const std::string& name, int heads, int window) {
+    const float* w1 = parameter(name + ".0.weight", {kBiasHidden, 2});
+    const float* b1 = parameter(name + ".0.bias", {kBiasHidden});
+    const float* w2 = parameter(name + ".2.weight", {std::size_t(heads), kBiasHidden});
+    const float* b2 = parameter(name + ".2.bias", {std::size_t(heads)});
+    std::vector<float> table;
+    const auto spaced = [](int offset) { return std::copysign(std::log1p(std::abs(float(offset))), float(offset)); };
+    for (int row = 1 - window; row < window; ++row)
+      for (int column = 1 - window; column < window; ++column)
+        for (int head = 0; head < heads; ++head) {
+          double total = b2[head];
+          for (int h = 0; h < kBiasHidden; ++h)
+            total += w2[head * kBiasHidden + h] *
+                     std::max(0.0f, w1[2 * h] * spaced(row) + w1[2 * h + 1] * spaced(column) + b1[h]);
+          table.push_back(float(total));
+        }
+    float* bias = keep(std::size_t(heads) * window * window * padded_tokens(window));
+    expand_position_bias(table.data(), heads, window, bias);
+    return bias;
+  }
+
+  Block block(const std::string& name, int stage, int index) {
+    const int C = config.widths[stage], depth = config.depths[stage], heads = config.heads[stage];
+    Block b{};
+    b.attends = index >= depth - config.attention_shares[stage] * depth;
+    const int hidden = C * config.mlp_ratios[stage];
+    const Mlp mlp{linear(name + "mlp.0", hidden, C), linear(name + "mlp.2", C, hidden)};
+    const Matrix proj = linear(name + "proj", C, C);
+    if (!b.attends) {
+      b.conv = ConvBlock{C, linear(name + "v", C, C), depthwise(name + "conv", C), proj, mlp};
+      return b;
+    }
+    AttentionBlock& a = b.attention;
+    a.channels = C;
+    a.heads = heads;
+    a.window = config.window;
+    a.shift = index % 2 ? config.window / 2 : 0;
+    const std::size_t c = C;
+    const float* weight = parameter(name + "qkv.weight", {3 * c, c});
+    const float* bias = parameter(name + "qkv.bias", {3 * c});
+    std::vector<float> qk(weight, weight + 2 * c * c), qk_bias(bias, bias + 2 * c);
+    const double scale = kLog2E / std::sqrt(double(C / heads));
+    for (std::size_t i = 0; i < c * c; ++i) qk[i] = float(qk[i] * scale);
+    for (std::size_t i = 0; i < c; ++i) qk_bias[i] = float(qk_bias[i] * scale);
+    a.qk = packed(qk.data(), qk_bias.data(), 2 * C, C);
+    a.v = packed(weight + 2 * c * c, bias + 2 * c, C, C);
+    a.bias = position_bias(name + "position.mlp", heads, config.window);
+    a.convolves = config.attention_conv;
+    if (a.convolves) a.conv = depthwise(name + "conv", C);
+    a.proj = proj;
+    a.mlp = mlp;
+    a.norm_weight = vector(name + "norm.weight", C);
+    a.norm_bias = vector(name + "norm.bias", C);
+    a.meta1_weight = copied(parameter(name + "norm.meta1.weight", {c, 1}), c);
+    a.meta1_bias = vector(name + "norm.meta1.bias", C);
+    a.meta2_weight = copied(parameter(name + "norm.meta2.weight", {c, 1}), c);
+    a.meta2_bias = vector(name + "norm.meta2.bias", C);
+    return b;
+  }
+
+  Fusion fusion(int index, int channels) {
+    const std::string number = std::to_string(index), name = "fuse." + number + ".mlp.";
+    const int hidden = std::max(channels / 8, 4);
+    Fusion f;
+    f.skip = linear("skip." + number, channels, channels);
+    f.skip_weight = copied(parameter("skip." + number + ".weight", {std::size_t(channels), std::size_t(channels)}),
+                           channels * channels);
+    f.hidden = hidden;
+    f.first = copied(parameter(name + "0.weight", {std::size_t(hidden), std::size_t(channels)}), hidden * channels);
+    f.second = copied(parameter(name + "2.weight", {std::size_t(2 * channels), std::size_t(hidden)}),
+                      2 * hidden * channels);
+    return f;
+  }
+
+  // --- running -----------------------------------------------------------------------------------------------------
+
+  std::size_t kernel_scratch(int height, int width, int threads) const {
+    std::size_t most = std::max(links->conv3x3_scratch(embed, width, threads), links->conv3x3_scratch(head, width, threads));
+    for (int stage = 0; stage < kStages; ++stage) {
+      const int shrink = stage == 2 ? 4 : stage % 2 ? 2 : 1;
+      for (const Block& b : stages[stage])
+        most = std::max(most, b.attends ? blocks->attention_block_scratch(b.attention, height / shrink, width / shrink, threads)
+                                        : blocks->conv_block_scratch(b.conv, height / shrink, width / shrink, threads));
+    }
+    for (int stage : {3, 4})
+      most = std::max({most, links->channel_sums_scratch(config.widths[stage]), links->fuse_scratch(config.widths[stage], threads)});
+    return most;
+  }
+
+  // Runs a stage from `x` to `spare` and back; returns the one that holds the result.
+  float* run_stage(int stage, int height, int width, float* x, float* spare, Arena& arena, int threads) const {
+    Moments moments{0, 0, 0};
+    const std::vector<Block>& all = stages[stage];
+    if (all[0].attends) moments = blocks->moments(x, std::size_t(height) * width * config.widths[stage]);
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      Moments next;
+      Moments* wanted = i + 1 < all.size() && all[i + 1].attends ? &next : nullptr;
+      if (all[i].attends)
+        blocks->attention_block(all[i].attention, height, width, x, moments, spare, wanted, arena, threads);
+      else
+        blocks->conv_block(all[i].conv, height, width, x, spare, wanted, arena, threads);
+      if (wanted) moments = next;
+      std::swap(x, spare);
+    }
+    return x;
+  }
+
+  // x = SK(x, skip(encoder)) + x. The average that SK looks at is linear in the encoder's, so the skip is computed only
+  // once, on its way into the sum.
+  void run_fusion(const Fusion& f, std::size_t tokens, const float* encoder, float* x, Arena& arena, int threads) const {
+    const int C = f.skip.outputs;
+    std::vector<double> x_sums(C), encoder_sums(C);
+    links->channel_sums(tokens, C, x, x_sums.data(), arena, threads);
+    links->channel_sums(tokens, C, encoder, encoder_sums.data(), arena, threads);
+    std::vector<double> mean(C), hidden(f.hidden);
+    for (int n = 0; n < C; ++n) {
+      double skip = 0;
+      for (int k = 0; k < C; ++k) skip += f.skip_weight[n * C + k] * encoder_sums[k];
+      mean[n] = (x_sums[n] + skip) / double(tokens) + f.skip.bias[n];
+    }
+    for (int h = 0; h < f.hidden; ++h) {
+      double total = 0;
+      for (int c = 0; c < C; ++c) total += f.first[h * C + c] * mean[c];
+      hidden[h] = std::max(0.0, total);
+    }
+    std::vector<float> gain_x(C + 16), gain_skip(C + 16);
+    for (int c = 0; c < C; ++c) {
+      double difference = 0;  // softmax over two
+      for (int h = 0; h < f.hidden; ++h)
+        difference += (f.second[(C + c) * f.hidden + h] - f.second[c * f.hidden + h]) * hidden[h];
+      const double weight = 1 / (1 + std::exp(difference));
+      gain_x[c] = float(weight + 1);
+      gain_skip[c] = float(1 - weight);
+    }
+    links->fuse(f.skip, tokens, encoder, gain_x.data(), gain_skip.data(), x, arena, threads);
+  }
+
+  void run(int height, int width, const float* projected, float* head_out, Arena& arena, int threads) const {
+    const int H = (height + 3) / 4 * 4, W = (width + 3) / 4 * 4;
+    const int* C = config.widths;
+    const std::size_t tokens = std::size_t(H) * W;
+    float *full = arena.floats(tokens * C[0]), *full_spare = arena.floats(tokens * C[0]);
+    float *half = arena.floats(tokens / 4 * C[1]), *half_spare = arena.floats(tokens / 4 * C[1]);
+    float *quarter = arena.floats(tokens / 16 * C[2]), *quarter_spare = arena.floats(tokens / 16 * C[2]);
+    // Runs a stage in place: the first of the two maps holds its input, then its result.
+    const auto stage = [&](int index, int shrink, float*& x, float*& spare) {
+      float* result = run_stage(index, H / shrink, W / shrink, x, spare, arena, threads);
+      if (result != x) std::swap(x, spare);
+    };
+
+    links->conv3x3(embed, height, width, 3, projected, H, W, C[0], full, arena, threads);
+    stage(0, 1, full, full_spare);
+    links->downsample(down[0], H, W, C[0], full, half, threads);
+    stage(1, 2, half, half_spare);
+    links->downsample(down[1], H / 2, W / 2, C[1], half, quarter, threads);
+    stage(2, 4, quarter, quarter_spare);
+    links->upsample(up[0], H / 4, W / 4, C[2], quarter, half_spare, threads);
+    run_fusion(fusions[0], tokens / 4, half, half_spare, arena, threads);
+    stage(3, 2, half_spare, half);
+    links->upsample(up[1], H / 2, W / 2, C[3], half_spare, full_spare, threads);
+    run_fusion(fusions[1], tokens, full, full_spare, arena, threads);
+    stage(4, 1, full_spare, full);
+    links->conv3x3(head, H, W, C[4], full_spare, height, width, 4, head_out, arena, threads);
+  }
+};
+
+Network::Network(const NetworkConfig& config, const Parameters& parameters) : impl_(new Impl) {
+  Impl& impl = *impl_;
+  impl.config = config;
+  impl.blocks = &SMF_SELECT(block_kernels);
+  impl.links = &SMF_SELECT(link_kernels);
+  impl.parameters = &parameters;
+  for (int width : config.widths)
+    if (width < 8 || width % 8)
+      throw std::invalid_argument("the native engine needs widths that are multiples of 8, got " + std::to_string(width) +
+                                  "; use the torch or onnx runtime");
+  const int* C = config.widths;
+  impl.embed = impl.convolution("embed", C[0], 3, 3);
+  impl.head = impl.convolution("head", 4, C[4], 3);
+  for (int i : {0, 1}) {
+    const std::string number = std::to_string(i);
+    impl.down[i] = impl.convolution("down." + number, C[i + 1], C[i], 2);
+    for (int row : {0, 1}) impl.up[i][row] = impl.upsampling_row("up." + number, C[i + 3], C[i + 2], row);
+    impl.fusions[i] = impl.fusion(i, C[i + 3]);
+  }
+  for (int stage = 0; stage < kStages; ++stage)
+    for (int index = 0; index < config.depths[stage]; ++index)
+      impl.stages[stage].push_back(
+          impl.block("stages." + std::to_string(stage) + "." + std::to_string(index) + ".", stage, index));
+  impl.parameters = nullptr;
+}
+
+Network::~Network() = default;
+
+std::size_t Network::scratch_bytes(int height, int width, int threads) const {
+  const int H = (height + 3) / 4 * 4, W = (width + 3) / 4 * 4;
+  const std::size_t tokens = std::size_t(H) * W;
+  const int* C = impl_->config.widths;
+  return 2 * (Arena::bytes(tokens * C[0]) + Arena::bytes(tokens / 4 * C[1]) + Arena::bytes(tokens / 16 * C[2])) +
+         impl_->kernel_scratch(H, W, threads);
+}
+
+void Network::forward(int batch, int height, int width, const float* projected, float* head, int threads) const {
+  if (batch < 1 || height < 1 || width < 1) return;
+  if (threads < 1) threads = num_threads();
+  ArenaLease lease(impl_->arenas, scratch_bytes(height, width, threads));
+  const std::size_t pixels = std::size_t(height) * width;
+  for (int i = 0; i < batch; ++i) {
+    lease.arena().rewind(0);
+    impl_->run(height, width, projected + i * pixels * 3, head + i * pixels * 4, lease.arena(), threads);
+  }
+}
+
+}  // namespace smf

@@ -67,25 +67,23 @@ SMF_INLINE float sum(Vec<L> v) {
   return total;
 }
 
-// e^x to 2 ulp for x in [-87, 88]; smaller x give about 1e-38, never a denormal or NaN. For softmax, where x <= 0.
+// 2^x to 2e-7 relative for x in [-126, 127]; smaller x give 2^-126, never a denormal or NaN. For softmax, where x <= 0
+// and a factor log2(e) is folded into what x is made of: that saves the reduction by multiples of ln 2.
 template <int L>
-SMF_INLINE Vec<L> exp(Vec<L> x) {
+SMF_INLINE Vec<L> exp2(Vec<L> x) {
   using I = typename VecOf<L>::integer;
-  x = max<L>(x, splat<L>(-87.0f));
-  // Adding 1.5 * 2^23 rounds x / ln 2 to an integer n, which then stands in the low bits of the float.
+  x = max<L>(x, splat<L>(-126.0f));
+  // Adding 1.5 * 2^23 rounds x to an integer n, which then stands in the low bits of the float.
   const Vec<L> rounder = splat<L>(12582912.0f);
-  const Vec<L> shifted = x * 1.44269504f + rounder;
-  const Vec<L> n = shifted - rounder;
-  const Vec<L> r = (x - n * 0.693359375f) + n * 2.12194440e-4f;  // ln 2 in two parts, so that r keeps its low bits
-  Vec<L> p = splat<L>(1.9875691500e-4f);  // minimax polynomial of (e^r - 1 - r) / r^2 on [-ln2/2, ln2/2] (Cephes)
-  p = p * r + 1.3981999507e-3f;
-  p = p * r + 8.3334519073e-3f;
-  p = p * r + 4.1665795894e-2f;
-  p = p * r + 1.6666665459e-1f;
-  p = p * r + 5.0000001201e-1f;
-  p = p * (r * r) + r + 1.0f;
-  const I exponent = ((I)shifted) << 23;  // times 2^n: add n to the exponent bits
-  return (Vec<L>)((I)p + exponent);
+  const Vec<L> shifted = x + rounder;
+  const Vec<L> r = x - (shifted - rounder);
+  Vec<L> p = splat<L>(1.3276472e-03f);  // minimax polynomial of 2^r on [-1/2, 1/2]
+  p = p * r + 9.675542e-03f;
+  p = p * r + 5.550713e-02f;
+  p = p * r + 2.402212e-01f;
+  p = p * r + 6.9314694e-01f;
+  p = p * r + 1.0000001e+00f;
+  return (Vec<L>)((I)p + ((I)shifted << 23));  // times 2^n: add n to the exponent bits
 }
 
 // How a product starts and ends. `start` + row * start_stride + col is added (a bias has start_stride 0).
@@ -129,6 +127,11 @@ SMF_INLINE void panel(int rows, int steps, const float* a, long a_row, long a_k,
   for (; row + R <= rows; row += R)
     tile<L, V, R, finish>(steps, a + row * a_row, a_row, a_k, b, b_k, start + row * start_row, start_row,
                           more ? more + row * more_row : more, more_row, out + row * out_row, out_row);
+  if (row + R / 2 <= rows) {
+    tile<L, V, R / 2, finish>(steps, a + row * a_row, a_row, a_k, b, b_k, start + row * start_row, start_row,
+                              more ? more + row * more_row : more, more_row, out + row * out_row, out_row);
+    row += R / 2;
+  }
   for (; row < rows; ++row)
     tile<L, V, 1, finish>(steps, a + row * a_row, a_row, a_k, b, b_k, start + row * start_row, start_row,
                           more ? more + row * more_row : more, more_row, out + row * out_row, out_row);

@@ -1,0 +1,55 @@
+// The whole network's forward pass from a plain table of weights; knows neither Python nor PyTorch.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+namespace smf {
+
+constexpr int kStages = 5;
+
+// Mirrors ModelConfig of config.py, as far as the forward pass depends on it.
+struct NetworkConfig {
+  int depths[kStages];
+  int widths[kStages];
+  int heads[kStages];
+  int mlp_ratios[kStages];
+  double attention_shares[kStages];
+  int window;
+  bool attention_conv;
+};
+
+// A parameter as PyTorch lays it out, row by row.
+struct Parameter {
+  const float* data;
+  std::vector<std::size_t> shape;
+};
+using Parameters = std::unordered_map<std::string, Parameter>;  // by their name in ShadowMaskFormer.state_dict()
+
+class Network {
+ public:
+  // Copies and packs the parameters. Throws std::invalid_argument if one is missing, or has another shape than the
+  // configuration says, or if a width is not a multiple of 8.
+  Network(const NetworkConfig& config, const Parameters& parameters);
+  ~Network();
+  Network(const Network&) = delete;
+  Network& operator=(const Network&) = delete;
+
+  // K and B of the soft reconstruction for an embedded picture.
+  //
+  // projected: (batch, height, width, 3), what the first convolution sees. head: (batch, height, width, 4), written.
+  // Any size from 1x1 on; padded inside with zeros to multiples of 4. May be called from several threads at once.
+  // threads: how many this call may use, 0 for num_threads().
+  void forward(int batch, int height, int width, const float* projected, float* head, int threads) const;
+
+  // Bytes of scratch memory that forward() takes for one picture of this size.
+  std::size_t scratch_bytes(int height, int width, int threads) const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace smf

@@ -1,0 +1,45 @@
+"""Write the network as one file for ONNX Runtime, OpenVINO or torch.export, and prove that it computes the same.
+
+The file takes photos of any height, width and batch, and carries the network's configuration. Before it is left
+where you asked for it, it is compared with the network on pieces of a photograph; if any differs by more than
+1e-5 (openvino: 1e-4) there is no file. The torch file wants at least 5 pixels a side. OpenVINO writes its weights
+beside the .xml, ending in .bin: keep both together.
+
+examples:
+  shadowmaskformer export --to onnx -o model.onnx
+  shadowmaskformer remove photo.jpg --mask mask.png --runtime onnx --weights model.onnx
+  shadowmaskformer export --to openvino --weights my-weights -o model.xml
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+HELP = "write the network for ONNX Runtime, OpenVINO or torch.export"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--to", required=True, choices=("onnx", "openvino", "torch"), help="the file's format")
+    parser.add_argument("--weights", default="default", help="shipped name, folder, file or hub repository")
+    parser.add_argument(
+        "-o",
+        "--output",
+        required=True,
+        type=Path,
+        metavar="FILE",
+        help="ends in .onnx, .xml (openvino) or .pt2 (torch)",
+    )
+    parser.add_argument("--overwrite", action="store_true", help="replace the file if it is there")
+
+
+def run(args: argparse.Namespace) -> int:
+    from shadowmaskformer import imageio
+    from shadowmaskformer.runtimes.export import BOUNDS, export
+
+    imageio.check_output(args.output, overwrite=args.overwrite)
+    made = export(args.weights, args.to, args.output)
+    for (batch, height, width), difference in made.differences.items():
+        print(f"  {batch} x {height}x{width}: differs by {difference:.1e} (at most {BOUNDS[args.to]:.0e})")
+    print(f"{imageio.shown(made.path)}  ({made.path.stat().st_size / 1e6:.1f} MB)")
+    return 0

@@ -2,8 +2,8 @@
 
 Formats are told by content and opened with that format's reader alone, so that no rarely used parser ever
 sees a stranger's bytes. Sizes are checked on the header, before a pixel is decoded. Pillow reads most files;
-16-bit PNG goes through imagecodecs and 16-bit or float TIFF through tifffile, because Pillow would quietly
-cut them to 8 bits.
+16-bit PNG goes through imagecodecs and most TIFF through tifffile, because Pillow would quietly cut them to
+8 bits.
 """
 
 from __future__ import annotations
@@ -105,9 +105,7 @@ def refuse(data: bytes, name: str) -> NotAnImageError:
     return NotAnImageError(f"{name}: not a picture ({found}); expected {_READABLE}")
 
 
-def decode(
-    data: bytes, name: str, *, max_pixels: int, frame: int | None = None, drop_metadata: bool = False
-) -> Stored:
+def decode(data: bytes, name: str, *, max_pixels: int, frame: int | None = None, drop_metadata: bool = False) -> Stored:
     """Decode the bytes of one picture.
 
     Args:
@@ -178,9 +176,7 @@ def _opener(kind: str) -> Callable[[BinaryIO], ImageFile.ImageFile]:
         try:
             from pillow_heif.as_plugin import HeifImageFile as Opener
         except ImportError as error:
-            raise MissingExtraError(
-                "HEIC pictures need an extra: pip install 'shadowmaskformer[heif]'"
-            ) from error
+            raise MissingExtraError("HEIC pictures need an extra: pip install 'shadowmaskformer[heif]'") from error
     return Opener
 
 
@@ -238,9 +234,7 @@ def note_jpeg(image: Image.Image, stored: Stored, name: str) -> None:
     sampling = JpegImagePlugin.get_sampling(image)
     stored.jpeg_subsampling = sampling if sampling >= 0 else None
     if "mp" in image.info:
-        stored.warnings.append(
-            f"{name}: several pictures in one file; the first is used, the others are left out"
-        )
+        stored.warnings.append(f"{name}: several pictures in one file; the first is used, the others are left out")
 
 
 def _is_lossless_webp(data: bytes) -> bool:
@@ -267,9 +261,7 @@ def pixels_of(image: Image.Image, name: str, warnings: list[str]) -> NDArray[Any
     if mode == "I":
         values = np.asarray(image)
         if values.min() < 0 or values.max() > 65535:
-            raise ArrayError(
-                f"{name}: 32-bit levels up to {values.max()}; save it with 8 or 16 bits per channel"
-            )
+            raise ArrayError(f"{name}: 32-bit levels up to {values.max()}; save it with 8 or 16 bits per channel")
         return values.astype(np.uint16)
     if mode == "F":
         return np.array(image, np.float32)
@@ -312,32 +304,29 @@ def _decode_tiff(data: bytes, name: str, max_pixels: int, frame: int | None) -> 
         place = places[choose_frame(len(places), frame, name, "pages")]
         page: Any = tiff.pages.get(place)
         check_size(page.imagewidth, page.imagelength, name, max_pixels)
-        deep = page.dtype is not None and (page.dtype.kind == "f" or page.dtype == np.uint16)
-        photometric = int(page.photometric)
-        if deep and photometric in (0, 1, 2) and page.bitspersample in (16, 32, 64):
-            array = _deep_tiff_pixels(page)
-            info = {
-                key: page.tags[tag].value
-                for key, tag in (("icc_profile", 34675), ("xmp", 700))
-                if tag in page.tags
-            }
+        # Tiles are decoded whole, and each sample is a picture more.
+        check_size(page.tilewidth, page.tilelength, name, max_pixels)
+        if page.samplesperpixel > 8:
+            raise NotAnImageError(f"{name}: {page.samplesperpixel} channels; expected gray or RGB")
+        dtype, photometric = page.dtype, int(page.photometric)
+        if dtype is None or dtype.name not in ("bool", "uint8", "uint16", "float16", "float32", "float64"):
+            raise NotAnImageError(
+                f"{name}: {page.bitspersample}-bit {dtype} TIFF; save it with 8 or 16 bits per channel"
+            )
+        if photometric in (0, 1, 2) and page.bitspersample == dtype.itemsize * 8:
+            tags = (("icc_profile", 34675), ("xmp", 700))
+            info = {key: page.tags[tag].value for key, tag in tags if tag in page.tags}
             if 282 in page.tags and 283 in page.tags:
                 info["dpi"] = page.get_resolution("inch")
-            stored = Stored("TIFF", array, info)
-            tags = Image.Exif()
-            tags.load(data)
-            stored.exif = _tiff_exif(tags)
-            return stored
-        if page.dtype is None or page.dtype.kind != "u" or page.bitspersample > 16:
-            raise NotAnImageError(
-                f"{name}: {page.bitspersample}-bit {page.dtype} TIFF; save it with 8 or 16 bits per channel"
-            )
+            return Stored("TIFF", _tiff_pixels(page), info, _tiff_exif(_tiff_tags(data, page)))
+    # Palettes, single bits, CMYK, LAB and JPEG's colours are Pillow's trade.
     image = _opener("TIFF")(io.BytesIO(data))
-    image.seek(place)
+    if place:
+        image.seek(place)
     image.load()
     warnings: list[str] = []
-    if photometric == 5 and page.bitspersample > 8:
-        warnings.append(f"{name}: 16-bit CMYK is read with 8 bits per channel")
+    if page.bitspersample > 8:
+        warnings.append(f"{name}: {page.bitspersample}-bit {image.mode} is read with 8 bits per channel")
     array = pixels_of(image, name, warnings)
     # Pillow has turned the picture upright while loading it, and taken the orientation out of these tags.
     return Stored("TIFF", array, image.info, _tiff_exif(image.getexif()), warnings=warnings)
@@ -348,8 +337,8 @@ def _is_picture(page: Any) -> bool:
     return subfile is None or not int(subfile.value) & 0b101
 
 
-def _deep_tiff_pixels(page: Any) -> NDArray[Any]:
-    """A 16-bit or float page as (H, W), (H, W, 2), (H, W, 3) or (H, W, 4), uint16 or float32."""
+def _tiff_pixels(page: Any) -> NDArray[Any]:
+    """A gray or RGB page as (H, W, 1 to 4), with alpha where it has one; uint8, uint16 or float32."""
     array: NDArray[Any] = page.asarray()
     if page.axes.startswith("S"):
         array = np.moveaxis(array, 0, -1)
@@ -359,16 +348,34 @@ def _deep_tiff_pixels(page: Any) -> NDArray[Any]:
     array = array[..., : colours + (alpha_kind > 0)]
     if int(page.photometric) == 0:
         # White is zero.
-        top = 1.0 if array.dtype.kind == "f" else 65535
+        top = _top(array.dtype)
         array = np.concatenate((top - array[..., :1], array[..., 1:]), axis=-1).astype(array.dtype)
     if alpha_kind == 1:
         array = _unmultiplied(array)
-    return array.astype(np.float32 if array.dtype.kind == "f" else np.uint16)
+    # Of native byte order, and single precision at most.
+    return array.astype("float32" if array.dtype.kind == "f" else array.dtype.name)
+
+
+def _top(dtype: np.dtype[Any]) -> float:
+    """The level of full light."""
+    return 1 if dtype.kind == "f" else int(np.iinfo(dtype).max)
+
+
+def _tiff_tags(data: bytes, page: Any) -> Image.Exif:
+    tags = Image.Exif()
+    if page.parent.is_bigtiff or page.index:
+        # Pillow reads no 8-byte offsets, and first pages only: the texts and the orientation are kept.
+        for tag in metadata.DESCRIPTIVE_TAGS:
+            if tag in page.tags:
+                tags[tag] = page.tags[tag].value
+    else:
+        tags.load(data)
+    return tags
 
 
 def _unmultiplied(array: NDArray[Any]) -> NDArray[Any]:
     """Colours that were stored times their alpha, divided by it."""
-    top = 1.0 if array.dtype.kind == "f" else 65535.0
+    top = _top(array.dtype)
     alpha = array[..., -1:].astype(np.float64) / top
     colour = np.divide(array[..., :-1], alpha, out=np.zeros(array[..., :-1].shape), where=alpha > 0)
     if array.dtype.kind != "f":

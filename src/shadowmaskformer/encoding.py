@@ -59,9 +59,7 @@ def encoding_losses(photo: Photo, format: str | None = None) -> list[str]:
     if photo.pixels.dtype.name not in _DEPTHS[chosen]:
         kept = np.dtype(_DEPTHS[chosen][-1]).itemsize * 8
         found, deep = ("float", "TIFF") if photo.pixels.dtype.kind == "f" else ("16-bit", "PNG or TIFF")
-        losses.append(
-            f"{chosen} holds {kept} bits per channel: the {found} photo loses depth; write {deep} to keep it"
-        )
+        losses.append(f"{chosen} holds {kept} bits per channel: the {found} photo loses depth; write {deep} to keep it")
     if photo.alpha is not None and chosen not in _WITH_ALPHA:
         losses.append(f"{chosen} has no transparency: laid over white; write PNG to keep it")
     if chosen == "BMP" and (photo.metadata.exif or photo.metadata.icc or photo.metadata.xmp):
@@ -89,17 +87,13 @@ def encode_photo(photo: Photo, *, format: str | None = None, quality: int | None
         raise OutputError(f"quality {quality}; expected 1 to 100")
     limit = _LONGEST_SIDE.get(chosen)
     if limit is not None and max(photo.height, photo.width) > limit:
-        raise OutputError(
-            f"{photo.width}x{photo.height} is too large for {chosen} ({limit} a side at most); write PNG"
-        )
+        raise OutputError(f"{photo.width}x{photo.height} is too large for {chosen} ({limit} a side at most); write PNG")
     array = _layers(photo, chosen)
     if chosen == "TIFF":
         return _encode_tiff(photo, array)
     if chosen == "PNG" and array.dtype == np.uint16:
         return _encode_png16(photo, array)
-    image = Image.fromarray(
-        array, {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}[array.shape[2] if array.ndim == 3 else 1]
-    )
+    image = Image.fromarray(array, {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}[array.shape[2] if array.ndim == 3 else 1])
     options = _options(photo, chosen, quality)
     buffer = io.BytesIO()
     if chosen == "HEIF":
@@ -196,9 +190,7 @@ def _save_heif(image: Image.Image, buffer: io.BytesIO, options: dict[str, Any]) 
     try:
         import pillow_heif
     except ImportError as error:
-        raise MissingExtraError(
-            "HEIC pictures need an extra: pip install 'shadowmaskformer[heif]'"
-        ) from error
+        raise MissingExtraError("HEIC pictures need an extra: pip install 'shadowmaskformer[heif]'") from error
     image.info.update({key: options[key] for key in ("icc_profile", "exif", "xmp") if key in options})
     pillow_heif.from_pillow(image).save(buffer, quality=options["quality"], chroma=444)
 

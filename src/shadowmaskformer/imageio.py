@@ -72,9 +72,7 @@ def read_photo(
             stored = _stored_from_pillow(source, name, max_pixels)
         else:
             data = _bytes_of(source, name)
-            stored = decoding.decode(
-                data, name, max_pixels=max_pixels, frame=frame, drop_metadata=drop_metadata
-            )
+            stored = decoding.decode(data, name, max_pixels=max_pixels, frame=frame, drop_metadata=drop_metadata)
             _check_extension(source, stored, name)
         photo = _photo(stored, name)
     except MemoryError as error:
@@ -111,9 +109,7 @@ def _name(source: ImageSource) -> str:
         return shown(source)
     if isinstance(source, Image.Image):
         return "the given image"
-    return (
-        "the given bytes" if isinstance(source, (bytes, bytearray, memoryview)) else "the given file object"
-    )
+    return "the given bytes" if isinstance(source, (bytes, bytearray, memoryview)) else "the given file object"
 
 
 def _bytes_of(source: str | os.PathLike[str] | bytes | bytearray | memoryview | BinaryIO, name: str) -> bytes:
@@ -158,9 +154,7 @@ def _check_extension(source: object, stored: Stored, name: str) -> None:
         return
     expected = EXTENSIONS.get(Path(source).suffix.lower())
     if expected not in (None, stored.format):
-        stored.warnings.append(
-            f"{name}: named like {expected} but holds {stored.format}; read by its content"
-        )
+        stored.warnings.append(f"{name}: named like {expected} but holds {stored.format}; read by its content")
 
 
 def _stored_from_pillow(image: Image.Image, name: str, max_pixels: int) -> Stored:

@@ -28,7 +28,7 @@ _EXIF_IFD, _GPS_IFD, _INTEROP_IFD = 0x8769, 0x8825, 0xA005
 _TYPE_BYTES = {1: 1, 2: 1, 3: 2, 4: 4, 5: 8, 6: 1, 7: 1, 8: 2, 9: 4, 10: 8, 11: 4, 12: 8, 13: 4}
 
 # Tags of a TIFF's own directory that describe the photograph rather than how its pixels are stored.
-_DESCRIPTIVE_TAGS = (270, 271, 272, 305, 306, 315, 316, 33432)
+DESCRIPTIVE_TAGS = (270, 271, 272, 274, 305, 306, 315, 316, 33432)
 
 # What Pillow, tifffile and the codecs are known to raise on damaged or hostile bytes.
 DECODER_ERRORS = (
@@ -156,7 +156,7 @@ def descriptive_exif(source: Image.Exif, offset: int = 8) -> bytes | None:
     own = Image.Exif()
     own.endian = "<"
     try:
-        for tag in (*_DESCRIPTIVE_TAGS, _ORIENTATION):
+        for tag in DESCRIPTIVE_TAGS:
             if tag in source:
                 own[tag] = source[tag]
         for tag in (_EXIF_IFD, _GPS_IFD):

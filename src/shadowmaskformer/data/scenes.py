@@ -122,10 +122,11 @@ def validation_split(
         )
     order = np.random.default_rng(seed).permutation(len(sizes))
     # A scene with very many pictures would be most of the validation: it serves better in train.
+    most = max(wanted // 8, -(-len(triplets) // len(sizes)))
     chosen: set[int] = set()
     taken = 0
     for scene in order:
-        if sizes[scene] <= max(1, wanted // 8) and taken + sizes[scene] <= wanted:
+        if sizes[scene] <= most and taken + sizes[scene] <= wanted:
             chosen.add(int(scene))
             taken += int(sizes[scene])
     if not chosen:

@@ -1,0 +1,157 @@
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from data.drawn import box_mask, save, scene, write_srd
+from shadowmaskformer.data import Augment, Cache, Samples, Triplet, build_cache, derive_mask, open_dataset
+from shadowmaskformer.data import samples as module
+from shadowmaskformer.errors import DatasetError
+
+STRONG = Augment(crop=0.7, flip=0.5, rot90=0.5, exposure=0.4, white_balance=0.2, mask_jitter=0.8, synthetic=0.3)
+
+
+@pytest.fixture(scope="module")
+def triplets(tmp_path_factory: pytest.TempPathFactory) -> tuple[Triplet, ...]:
+    return open_dataset(write_srd(tmp_path_factory.mktemp("srd"), train=6)).split("train")
+
+
+@pytest.fixture(scope="module")
+def cache(triplets: tuple[Triplet, ...], tmp_path_factory: pytest.TempPathFactory) -> Cache:
+    return build_cache(triplets, tmp_path_factory.mktemp("cache") / "train")
+
+
+def same(a: module.Sample, b: module.Sample) -> bool:
+    return a.name == b.name and all(
+        np.array_equal(getattr(a, part), getattr(b, part)) for part in ("photo", "mask", "truth")
+    )
+
+
+def test_a_sample_depends_on_seed_and_position_alone(cache: Cache) -> None:
+    ahead = Samples(cache, augment=STRONG, seed=4)
+    later = Samples(cache, augment=STRONG, seed=4)
+    drawn = [ahead.draw(position, 32) for position in range(14)]
+    for position in (13, 2, 7):
+        assert same(drawn[position], later.draw(position, 32))
+    other = Samples(cache, augment=STRONG, seed=5)
+    assert not all(same(drawn[position], other.draw(position, 32)) for position in range(6))
+
+
+def test_threads_draw_the_same(cache: Cache) -> None:
+    source = Samples(cache, augment=STRONG, seed=1)
+    with ThreadPoolExecutor(4) as pool:
+        parallel = list(pool.map(lambda position: source.draw(position, 24), range(12)))
+    assert all(same(sample, source.draw(position, 24)) for position, sample in enumerate(parallel))
+
+
+def test_each_epoch_shows_each_picture_once_in_a_new_order(cache: Cache) -> None:
+    source = Samples(cache, augment=Augment(), seed=0)
+    epochs = [[source.draw(6 * epoch + n, 8).name for n in range(6)] for epoch in range(3)]
+    assert all(sorted(names) == sorted(epochs[0]) for names in epochs)
+    assert len({tuple(names) for names in epochs}) > 1
+
+
+def test_without_augmentation_a_draw_is_the_whole_picture(cache: Cache) -> None:
+    source = Samples(cache, augment=Augment(), seed=0)
+    drawn = source.draw(3, (24, 40))
+    index = [entry.name for entry in cache.entries].index(drawn.name)
+    assert drawn.photo.shape == (24, 40, 3)
+    assert same(drawn, source.whole(index, (24, 40)))
+
+
+def test_pictures_keep_their_values(cache: Cache, triplets: tuple[Triplet, ...]) -> None:
+    whole = Samples(cache, augment=Augment()).whole(2, (48, 64))
+    np.testing.assert_allclose(whole.truth, scene(1).astype(np.float32) / 255, atol=1e-6)
+    np.testing.assert_array_equal(whole.mask, derive_mask(whole.photo, whole.truth))
+    assert whole.photo.dtype == whole.mask.dtype == whole.truth.dtype == np.float32
+
+
+def test_strong_augmentation_stays_in_range(cache: Cache) -> None:
+    source = Samples(cache, augment=STRONG, seed=2)
+    for position in range(24):
+        sample = source.draw(position, 32)
+        for part, shape in ((sample.photo, (32, 32, 3)), (sample.mask, (32, 32)), (sample.truth, (32, 32, 3))):
+            assert part.shape == shape
+            assert part.dtype == np.float32
+            assert 0 <= part.min() <= part.max() <= 1
+
+
+def test_synthetic_shadows_fall_on_the_clean_picture(cache: Cache) -> None:
+    source = Samples(cache, augment=Augment(synthetic=1.0), seed=0)
+    sample = source.draw(0, 64)
+    lit = sample.mask == 0
+    assert np.abs(sample.photo - sample.truth)[lit].max() < 0.02
+    assert 0 < sample.mask.mean() < 1
+    assert sample.photo[sample.mask > 0.9].mean() < sample.truth[sample.mask > 0.9].mean()
+
+
+def test_crops_show_shadow_and_light(cache: Cache) -> None:
+    source = Samples(cache, augment=Augment(crop=1.0, smallest_crop=0.4), seed=0)
+    areas = [source.draw(position, 32).mask.mean() for position in range(30)]
+    assert np.mean([0.01 < area < 0.99 for area in areas]) > 0.9
+
+
+def test_shared_clean_pictures_are_stored_once(cache: Cache) -> None:
+    assert len(cache) == 6
+    assert len({entry.clean for entry in cache.entries}) == 3
+
+
+def test_large_pictures_are_stored_at_the_working_size(tmp_path: Path) -> None:
+    path = save(scene(0, 96, 128), tmp_path / "a.png")
+    stored = build_cache([Triplet("a", path, path)], tmp_path / "cache", side=48)
+    assert (stored.entries[0].height, stored.entries[0].width) == (48, 64)
+
+
+def test_masks_on_disk_are_used(tmp_path: Path) -> None:
+    path, mask = save(scene(0), tmp_path / "a.png"), save(box_mask(2, 2), tmp_path / "m.png")
+    stored = build_cache([Triplet("a", path, path, mask)], tmp_path / "cache")
+    np.testing.assert_array_equal(stored.pictures(0)[1], box_mask(2, 2))
+
+
+def test_the_cache_is_reopened_and_rebuilt_when_the_data_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dataset = open_dataset(write_srd(tmp_path / "data"))
+    folder = tmp_path / "cache"
+    build_cache(dataset.split("train"), folder)
+    writes: list[int] = []
+    write = module._write_cache
+    monkeypatch.setattr(module, "_write_cache", lambda *args: (writes.append(1), write(*args)))
+    assert len(build_cache(dataset.split("train"), folder)) == 6
+    assert writes == []
+    assert len(build_cache(dataset.split("train")[:4], folder)) == 4
+    assert writes == [1]
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["cache", "data"]
+
+
+def test_pairs_of_two_sizes_stop_the_run_by_name(tmp_path: Path) -> None:
+    folder = write_srd(tmp_path / "data")
+    save(scene(0, 24, 32), folder / "train" / "shadow" / "IMG_2.png")
+    with pytest.raises(DatasetError, match=r"1 of 6 pairs differ in size \(IMG_2: sizes differ, 24x32 and 48x64"):
+        build_cache(open_dataset(folder).split("train"), tmp_path / "cache")
+    assert not (tmp_path / "cache").exists()
+
+
+def test_a_corrupt_picture_among_few_stops_the_run(tmp_path: Path) -> None:
+    folder = write_srd(tmp_path / "data")
+    path = folder / "train" / "shadow" / "IMG_2.png"
+    path.write_bytes(path.read_bytes()[:200])
+    with pytest.raises(DatasetError, match=r"1 of 6 pictures cannot be read \(IMG_2"):
+        build_cache(open_dataset(folder).split("train"), tmp_path / "cache")
+
+
+def test_one_corrupt_among_thousands_is_skipped_and_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "TOLERATED", 0.2)
+    folder = write_srd(tmp_path / "data")
+    (folder / "train" / "shadow" / "IMG_2.png").write_bytes(b"not a picture")
+    stored = build_cache(open_dataset(folder).split("train"), tmp_path / "cache")
+    assert [entry.name for entry in stored.entries] == ["IMG_0", "IMG_1", "IMG_3", "IMG_4", "IMG_5"]
+    assert stored.skipped[0].startswith("IMG_2: ")
+
+
+def test_no_pictures() -> None:
+    with pytest.raises(DatasetError, match="no pictures to train on"):
+        build_cache([], Path("nowhere"))

@@ -7,6 +7,7 @@ R = 1 the range; the score is the map's mean.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -102,16 +103,18 @@ def ssim_gaussian(result: NDArray, truth: NDArray) -> float:
     x, y = _pair(result, truth)
     if x.ndim == 2:
         x, y = x[..., None], y[..., None]
-    return float(_ssim_map(*_blur(np.stack([x, y, x * x, y * y, x * y]))).mean())
+    return float(_ssim_map(*_blur(_products(x, y))).mean())
 
 
 def _moments(result: NDArray, truth: NDArray) -> FloatArray:
-    """Blurred x, y, x², y², xy of two volumes: (5, H, W, C)."""
+    """Blurred x, y, x², y², xy of two volumes: (5, C, H, W)."""
     x, y = _pair(result, truth)
     if x.ndim != 3:
         raise ArrayError(f"a volume is (H, W, C); got shape {x.shape}")
-    blurred = _blur(np.stack([x, y, x * x, y * y, x * y]))
-    return blurred @ _band(x.shape[2]).T
+    blurred = _blur(_products(x, y))
+    channels = x.shape[2]
+    mixed = _band(channels) @ blurred.reshape(5, channels, -1)
+    return mixed.reshape(blurred.shape)
 
 
 def _ssim_map(
@@ -129,27 +132,32 @@ def _ssim_map(
     return numerator / ((squares + c1) * (sample * (xx + yy - squares) + c2))
 
 
-def _blur(stack: FloatArray) -> FloatArray:
-    """Gaussian over height and width of (N, H, W, C), replicated border."""
-    n, height, width, channels = stack.shape
-    rows = _blur_rows(stack.reshape(n, height, width * channels))
-    columns = rows.reshape(n * height, width, channels)
-    return _blur_rows(columns).reshape(n, height, width, channels)
+def _products(x: FloatArray, y: FloatArray) -> FloatArray:
+    """x, y, x², y², xy of two (H, W, C) pictures, as planes: (5, C, H, W)."""
+    x, y = np.moveaxis(x, -1, 0), np.moveaxis(y, -1, 0)
+    return np.stack([x, y, x * x, y * y, x * y])
 
 
-def _blur_rows(stack: FloatArray) -> FloatArray:
-    """Gaussian along axis 1 of (N, L, K), replicated border.
+def _blur(planes: FloatArray) -> FloatArray:
+    """Gaussian over height and width of (…, H, W), replicated border.
 
-    A matrix product per block of 32 rows: 42 multiplications an output instead of L, and BLAS does them.
+    A matrix product per block of 32 lines: 42 multiplications an output instead of H or W, and BLAS does them.
     """
-    length = stack.shape[1]
-    out = np.empty_like(stack)
-    band = _band(length)
+    height, width = planes.shape[-2:]
+    rows, columns = np.empty_like(planes), np.empty_like(planes)
+    for band, first, last, start, stop in _blocks(height):
+        rows[..., start:stop, :] = band @ planes[..., first:last, :]
+    for band, first, last, start, stop in _blocks(width):
+        columns[..., start:stop] = rows[..., first:last] @ band.T
+    return columns
+
+
+def _blocks(length: int) -> Iterator[tuple[FloatArray, int, int, int, int]]:
+    """Parts of `_band(length)`: the matrix that turns lines first:last into blurred lines start:stop."""
     for start in range(0, length, _BLOCK):
         stop = min(start + _BLOCK, length)
         first, last = max(start - _RADIUS, 0), min(stop + _RADIUS, length)
-        np.matmul(band[start:stop, first:last], stack[:, first:last], out=out[:, start:stop])
-    return out
+        yield _band(length)[start:stop, first:last], first, last, start, stop
 
 
 @lru_cache(maxsize=64)

@@ -1,0 +1,44 @@
+"""Scoring under named protocols, tables beside published results, figures, the report and the experiments."""
+
+from shadowmaskformer.evaluate.evaluation import (
+    ALL,
+    UNSEEN,
+    Evaluation,
+    EvaluationSet,
+    evaluate,
+    interval_table,
+    protocols_table,
+    results_table,
+)
+from shadowmaskformer.evaluate.methods import Input, MaskSource, Method, Predictions, Removal, Sample
+from shadowmaskformer.evaluate.protocols import PROTOCOLS, Measurement, Protocol, Reference, protocols
+from shadowmaskformer.evaluate.summary import Estimate, Summary, summarise
+from shadowmaskformer.evaluate.tables import Column, Row, Table
+
+__all__ = [
+    "ALL",
+    "PROTOCOLS",
+    "UNSEEN",
+    "Column",
+    "Estimate",
+    "Evaluation",
+    "EvaluationSet",
+    "Input",
+    "MaskSource",
+    "Measurement",
+    "Method",
+    "Predictions",
+    "Protocol",
+    "Reference",
+    "Removal",
+    "Row",
+    "Sample",
+    "Summary",
+    "Table",
+    "evaluate",
+    "interval_table",
+    "protocols",
+    "protocols_table",
+    "results_table",
+    "summarise",
+]

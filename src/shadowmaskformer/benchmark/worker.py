@@ -169,12 +169,15 @@ def _training(job: Job) -> Contestant:
 def _network(contender: str, weights: str) -> nn.Module:
     from shadowmaskformer.benchmark.yardstick import Yardstick
     from shadowmaskformer.model import ShadowMaskFormer
+    from shadowmaskformer.runtimes import why_unavailable
 
     network = ShadowMaskFormer.from_pretrained(weights)
     if contender.startswith("yardstick"):
         return Yardstick.with_weights(network.config, network.state_dict())
     if contender == "native":
-        raise ShadowMaskFormerError("the native engine does not train yet")
+        if reason := why_unavailable("native"):
+            raise ShadowMaskFormerError(reason)
+        return network.use_native()
     if contender != "torch":
         raise ShadowMaskFormerError(f"{contender} does not train; expected yardstick, torch or native")
     return network

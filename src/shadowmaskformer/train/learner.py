@@ -27,7 +27,7 @@ class Learner:
         """Start from the recipe's seed, or from the weights `init`."""
         self._config, self._device = config, processes.device
         self._loss = weighted_loss(config.losses)
-        self.model = _first_model(config, init).to(processes.device).train()
+        self.model = _first_model(config, init).to(processes.device).use_native().train()
         self._wrapped = processes.wrap(self.model)
         self.averaged = copy.deepcopy(self.model) if config.ema_decay else self.model
         self._optimiser = torch.optim.AdamW(
@@ -66,13 +66,12 @@ class Learner:
     def _average(self, number: int) -> None:
         # A short memory at first, or the average would drag the random start along.
         decay = min(self._config.ema_decay, (1 + number) / (10 + number))
-        torch._foreach_lerp_(list(self.averaged.parameters()), list(self.model.parameters()), 1 - decay)
+        for average, now in zip(self.averaged.parameters(), self.model.parameters(), strict=True):
+            average.lerp_(now, 1 - decay)
 
     def save_averaged(self, folder: Path) -> None:
         """Write the averaged network as weights that every other command takes."""
-        arrays = {
-            key: tensor.detach().float().cpu().numpy() for key, tensor in self.averaged.state_dict().items()
-        }
+        arrays = {key: tensor.detach().float().cpu().numpy() for key, tensor in self.averaged.state_dict().items()}
         weights.save(folder, self.averaged.config, arrays)
 
     def state(self) -> dict[str, Any]:
@@ -96,15 +95,13 @@ def _first_model(config: TrainConfig, init: str | Path | None) -> ShadowMaskForm
     if init is not None:
         given, arrays = weights.load(init)
         if changes := differences(model.config.to_dict(), given.to_dict()):
-            text = "; ".join(
-                f"{key} is {ours!r}, theirs {theirs!r}" for key, (ours, theirs) in changes.items()
-            )
+            text = "; ".join(f"{key} is {ours!r}, theirs {theirs!r}" for key, (ours, theirs) in changes.items())
             raise ConfigError(f"the initial weights are of another network: {text}; fit the recipe to them")
         model.load_state_dict({key: torch.from_numpy(array) for key, array in arrays.items()})
     elif config.zero_head:
         for parameter in model.head.parameters():
             nn.init.zeros_(parameter)
-    return model
+    return model.use_native()
 
 
 def save_bad_batch(folder: Path, step: int, rank: int, batch: Batch) -> Path:
@@ -112,5 +109,6 @@ def save_bad_batch(folder: Path, step: int, rank: int, batch: Batch) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"step-{step:09d}-process-{rank}.npz"
     named = {"photo": batch.photo, "mask": batch.mask, "truth": batch.truth, "start": batch.start}
-    np.savez_compressed(path, **{name: t.cpu().numpy() for name, t in named.items() if t is not None})
+    arrays: dict[str, Any] = {name: t.cpu().numpy() for name, t in named.items() if t is not None}
+    np.savez_compressed(path, **arrays)
     return path

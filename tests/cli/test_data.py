@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from data.drawn import save, scene, write_srd
+from shadowmaskformer.cli import main
+
+
+def test_check_says_what_it_recognised(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_srd(tmp_path, train=6, test=5)
+    assert main(["data", "check", str(tmp_path)]) == 0
+    out = capsys.readouterr().out
+    assert ": srd" in out
+    assert "train: 6 pairs, no masks (derived when needed), 3 different clean pictures" in out
+    assert "3 of 5 test pictures share their scene with train" in out
+
+
+def test_check_names_unfit_files_and_exits_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_srd(tmp_path)
+    (tmp_path / "train" / "shadow" / "IMG_0.png").write_bytes(b"x")
+    assert main(["data", "check", str(tmp_path)]) == 1
+    assert "train/IMG_0.png: not a picture" in capsys.readouterr().out
+
+
+def test_check_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_srd(tmp_path)
+    assert main(["data", "check", str(tmp_path), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["layout"] == "srd"
+
+
+def test_check_draws_a_contact_sheet(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_srd(tmp_path / "data")
+    sheet = tmp_path / "sheet.jpg"
+    assert main(["data", "check", str(tmp_path / "data"), "-o", str(sheet)]) == 0
+    assert sheet.read_bytes()[:2] == b"\xff\xd8"
+    assert main(["data", "check", str(tmp_path / "data"), "-o", str(sheet)]) == 3
+    assert "--overwrite" in capsys.readouterr().err
+    assert main(["data", "check", str(tmp_path / "data"), "-o", str(tmp_path / "sheet.txt")]) == 2
+
+
+def test_no_data_set_is_one_line_and_exit_3(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["data", "check", str(tmp_path / "gone")]) == 3
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_masks_and_then_none_left(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_srd(tmp_path)
+    assert main(["data", "masks", str(tmp_path)]) == 0
+    assert capsys.readouterr().out.startswith("9 masks written")
+    assert main(["data", "masks", str(tmp_path)]) == 0
+    assert capsys.readouterr().out.startswith("0 masks written")
+
+
+def test_a_pair_that_fails_is_named_and_exits_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_srd(tmp_path)
+    save(scene(0, 24, 32), tmp_path / "test" / "shadow" / "IMG_1.png")
+    assert main(["data", "masks", str(tmp_path)]) == 1
+    assert "IMG_1_free.png: 48x64, its shadow picture is 24x32" in capsys.readouterr().err
+
+
+def test_adjust_needs_a_place_to_write(tmp_path: Path) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main(["data", "adjust", str(tmp_path)])
+    assert stop.value.code == 2
+
+
+def test_adjust_writes_a_data_set(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_srd(tmp_path / "data")
+    assert main(["data", "adjust", str(tmp_path / "data"), "-o", str(tmp_path / "plus")]) == 0
+    assert capsys.readouterr().out.startswith("9 clean pictures written")
+    assert (tmp_path / "plus" / "train" / "train_C_fixed" / "IMG_0.png").is_file()

@@ -131,8 +131,14 @@ def from_float(values: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
     """
     if values.dtype.kind != "f":
         values = to_float(values)
-    clamped = np.clip(values, 0.0, 1.0)
     if dtype.kind == "f":
-        return clamped.astype(dtype)
-    clamped *= np.iinfo(dtype).max
-    return (clamped + np.float32(0.5)).astype(dtype)
+        return np.clip(values, 0, 1).astype(dtype)
+    top = np.float32(np.iinfo(dtype).max)
+    levels = np.empty(values.shape, dtype)
+    # In strips: on a large photo, moving whole intermediate arrays would cost more than the arithmetic.
+    for first in range(0, len(values), 64):
+        strip = np.clip(values[first : first + 64], 0, 1)
+        strip *= top
+        strip += np.float32(0.5)
+        levels[first : first + 64] = strip
+    return levels

@@ -101,7 +101,7 @@ def _first_model(config: TrainConfig, init: str | Path | None) -> ShadowMaskForm
     elif config.zero_head:
         for parameter in model.head.parameters():
             nn.init.zeros_(parameter)
-    return model.use_native()
+    return model
 
 
 def save_bad_batch(folder: Path, step: int, rank: int, batch: Batch) -> Path:

@@ -34,7 +34,7 @@ def test_a_loss_is_least_at_the_truth_and_has_a_finite_gradient(
     restored = restored.clone().requires_grad_()
     value = LOSSES[name](restored, truth, mask)
     value.backward()
-    assert float(value) > float(LOSSES[name](truth, truth, mask))
+    assert value.item() > float(LOSSES[name](truth, truth, mask))
     assert restored.grad is not None
     assert torch.isfinite(restored.grad).all()
 

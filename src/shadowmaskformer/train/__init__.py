@@ -22,7 +22,5 @@ def __getattr__(name: str) -> Any:
     except ModuleNotFoundError as error:
         if error.name != "torch":
             raise
-        raise MissingExtraError(
-            "training needs PyTorch; run: pip install 'shadowmaskformer[train]'"
-        ) from error
+        raise MissingExtraError("training needs PyTorch; run: pip install 'shadowmaskformer[train]'") from error
     return getattr(loop, name)

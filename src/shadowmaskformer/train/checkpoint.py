@@ -31,9 +31,7 @@ def write_atomically(path: Path, content: bytes) -> None:
         temporary.replace(path)
     except OSError as error:
         temporary.unlink(missing_ok=True)
-        raise OutputError(
-            f"cannot write {path.name}: {error.strerror}; free the disk, then --resume"
-        ) from error
+        raise OutputError(f"cannot write {path.name}: {error.strerror}; free the disk, then --resume") from error
     if hasattr(os, "O_DIRECTORY"):  # the rename itself lives in the folder, which POSIX syncs apart
         folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
         try:

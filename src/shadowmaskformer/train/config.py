@@ -124,12 +124,10 @@ class TrainConfig:
 
 
 def _as_type_of(example: Any, value: Any, where: str) -> Any:
-    wanted = {bool: bool, int: int, float: (int, float), str: str, tuple: (list, tuple), dict: dict}[
-        type(example)
-    ]
+    wanted = {bool: bool, int: int, float: (int, float), str: str, tuple: (list, tuple), dict: dict}[type(example)]
     if not isinstance(value, wanted) or (isinstance(value, bool) and not isinstance(example, bool)):
         raise ConfigError(f"{where} is {value!r}; expected a value such as {example!r}")
-    return float(value) if isinstance(example, float) else value
+    return float(value) if isinstance(example, float) and isinstance(value, int) else value
 
 
 def load_recipe(recipe: str, overrides: Iterable[str] = ()) -> TrainConfig:

@@ -104,9 +104,7 @@ def draw_curves(folder: Path) -> bool:
     left, middle, right = figure.subplots(1, 3)
     window = max(1, len(steps) // 100)
     groups = [steps[i : i + window] for i in range(0, len(steps), window)]
-    left.plot(
-        [g[-1]["elapsed_s"] / 3600 for g in groups], [sum(s["loss"] for s in g) / len(g) for g in groups]
-    )
+    left.plot([g[-1]["elapsed_s"] / 3600 for g in groups], [sum(s["loss"] for s in g) / len(g) for g in groups])
     left.set(title="training loss", xlabel="hours")
     hours = [line["elapsed_s"] / 3600 for line in scores]
     for axes, measure, title in (

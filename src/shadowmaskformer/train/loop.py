@@ -7,7 +7,7 @@ import math
 import signal
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Generator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -125,9 +125,7 @@ def run(
             state = load_checkpoint(out / CHECKPOINTS)
             learner.restore(state)
             at = Position(**state["position"])
-        samples, validation = open_samples(
-            config, training, held_out, Path(cache or out / "cache"), processes
-        )
+        samples, validation = open_samples(config, training, held_out, Path(cache or out / "cache"), processes)
         schedule = Schedule(config, len(samples), hours * 3600 if hours is not None else None)
         journal = Journal(out, resumed_at=at.step) if processes.leads else None
         if validation is not None and at.step == 0:
@@ -206,9 +204,7 @@ def run(
         return RunResult(out, at.step, at.elapsed_s, at.best, progress >= 1)
 
 
-def _validate(
-    validation: Validation, learner: Learner, at: Position, journal: Journal, out: Path, device: Any
-) -> None:
+def _validate(validation: Validation, learner: Learner, at: Position, journal: Journal, out: Path, device: Any) -> None:
     """Score the averaged weights, log it, and keep them if they are the best so far."""
     scores = validation.score(learner.averaged, device, out / PANELS / f"step-{at.step:09d}.jpg")
     named = scores.to_dict()
@@ -224,9 +220,7 @@ class _Bar:
 
     def __init__(self, *, hidden: bool, progress: float) -> None:
         form = "{l_bar}{bar}| {desc}"
-        self._bar = tqdm(
-            total=100.0, disable=hidden, bar_format=form.replace("{l_bar}", "{percentage:3.0f}%|")
-        )
+        self._bar = tqdm(total=100.0, disable=hidden, bar_format=form.replace("{l_bar}", "{percentage:3.0f}%|"))
         self._first, self._began, self._loss = progress, time.monotonic(), math.nan
 
     def __enter__(self) -> _Bar:
@@ -244,14 +238,12 @@ class _Bar:
         left_s = (time.monotonic() - self._began) * (1 - progress) / max(1e-9, progress - self._first)
         left = tqdm.format_interval(left_s)
         self._bar.n = round(100 * progress, 2)
-        self._bar.set_description_str(
-            f"loss {self._loss:.4f}, {pixels_per_s / 1e3:.0f} kpixel/s, {left} left", False
-        )
+        self._bar.set_description_str(f"loss {self._loss:.4f}, {pixels_per_s / 1e3:.0f} kpixel/s, {left} left", False)
         self._bar.update(0)
 
 
 @contextmanager
-def _stop_signals() -> Iterator[Callable[[], bool]]:
+def _stop_signals() -> Generator[Callable[[], bool]]:
     """Turn the first SIGTERM or Ctrl-C into a wish to stop after the step; the second interrupts at once."""
     wanted = threading.Event()
     if threading.current_thread() is not threading.main_thread():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -36,9 +36,7 @@ class Processes:
         """`model` with gradients averaged over the processes."""
         if self.world == 1:
             return model
-        return DistributedDataParallel(
-            model, device_ids=[self.device] if self.device.type == "cuda" else None
-        )
+        return DistributedDataParallel(model, device_ids=[self.device] if self.device.type == "cuda" else None)
 
     def sum(self, *values: float) -> list[float]:
         """Each value summed over the processes, the same in all of them."""
@@ -55,7 +53,7 @@ class Processes:
 
 
 @contextmanager
-def join_processes() -> Iterator[Processes]:
+def join_processes() -> Generator[Processes]:
     """The processes that `torchrun` started (NCCL with CUDA, else gloo), or this one alone."""
     world = int(os.environ.get("WORLD_SIZE", "1"))
     cuda = torch.cuda.is_available()

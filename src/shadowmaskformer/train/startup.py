@@ -78,9 +78,7 @@ def prepare_folder(
         try:
             (out / CHECKPOINTS).mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise OutputError(
-                f"cannot write into {out.name}: {error.strerror}; choose another folder"
-            ) from error
+            raise OutputError(f"cannot write into {out.name}: {error.strerror}; choose another folder") from error
         description = {"recipe": config.to_dict(), "facts": facts, "about": about, "resumed_from": resumed}
         write_description(out, description)
     processes.wait()

@@ -34,9 +34,9 @@ class ValidationScores:
         return {f"{m}_{r}": round(v, 4) for m, regions in named.items() for r, v in regions._asdict().items()}
 
     def __str__(self) -> str:
-        return "PSNR {:.2f} / {:.2f} / {:.2f} dB, ".format(
-            *self.psnr
-        ) + "MAE {:.2f} / {:.2f} / {:.2f}".format(*self.mae)
+        return "PSNR {:.2f} / {:.2f} / {:.2f} dB, ".format(*self.psnr) + "MAE {:.2f} / {:.2f} / {:.2f}".format(
+            *self.mae
+        )
 
 
 class Validation:
@@ -89,8 +89,7 @@ def _mean_finite(rows: list[list[float]]) -> list[float]:
     """Column means without the cells that have no number: an empty region, a perfect match."""
     columns = np.array(rows).T
     return [
-        float(column[np.isfinite(column)].mean()) if np.isfinite(column).any() else float("nan")
-        for column in columns
+        float(column[np.isfinite(column)].mean()) if np.isfinite(column).any() else float("nan") for column in columns
     ]
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+import struct
 import sys
 from dataclasses import replace
 from typing import Any
@@ -198,6 +199,8 @@ def test_a_gray_photo_that_got_colour_is_written_by_its_luma() -> None:
 def test_a_gray_profile_is_not_attached_to_three_channels() -> None:
     photo = full_photo(gray=True)
     photo = replace(photo, metadata=replace(photo.metadata, icc=b"a profile for one channel"))
+    (line,) = encoding_losses(photo, "WEBP")
+    assert "colour profile" in line
     assert read_photo(encode_photo(photo, format="WEBP")).warnings == ()
 
 
@@ -299,13 +302,37 @@ def test_exif_too_long_for_jpeg_warns_and_is_left_out() -> None:
     photo = full_photo()
     photo = replace(photo, metadata=replace(photo.metadata, exif=camera_exif() + bytes(70_000)))
     (line,) = encoding_losses(photo, "JPEG")
-    assert "64 KB" in line
+    assert "EXIF" in line
     assert read_photo(encode_photo(photo, format="JPEG")).metadata.exif is None
 
 
+@pytest.mark.parametrize("format", FORMATS)
+def test_exif_with_a_damaged_part_is_copied_or_left_out_but_never_stops_the_photo(format: str) -> None:
+    if format == "HEIF":
+        pytest.importorskip("pillow_heif")
+    # The camera's directory lies beyond the end of the block.
+    block = b"II*\0" + struct.pack("<IH", 8, 1) + struct.pack("<HHII", 0x8769, 4, 1, 5000) + bytes(4)
+    photo = replace(full_photo(), metadata=Metadata(exif=block))
+    again = read_photo(encode_photo(photo, format=format))
+    if format in ("JPEG", "PNG", "WEBP"):
+        assert again.metadata.exif == block
+        assert encoding_losses(photo, format) == []
+    assert again.pixels.shape == photo.pixels.shape
+
+
+def test_what_an_encoder_refuses_is_our_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise OSError("encoder error -2")
+
+    monkeypatch.setattr(Image.Image, "save", fail)
+    with pytest.raises(OutputError, match="cannot be encoded as JPEG"):
+        encode_photo(full_photo(), format="JPEG")
+
+
 def test_bmp_warns_about_exif_and_profile() -> None:
-    (line,) = encoding_losses(full_photo(), "BMP")
-    assert "EXIF" in line
+    lines = encoding_losses(full_photo(), "BMP")
+    assert len(lines) == 3
+    assert all(line.startswith("BMP cannot hold this") for line in lines)
 
 
 def test_a_gif_comes_back_as_png() -> None:

@@ -462,6 +462,14 @@ def test_dropped_metadata_still_turn_the_picture_upright() -> None:
     assert photo.metadata == imageio.Metadata()
 
 
+def test_dropped_metadata_do_not_cost_quality() -> None:
+    data = encoded(picture(), "JPEG", quality=98, subsampling=1, exif=exif_block(1))
+    about = read_photo(data, drop_metadata=True).metadata
+    assert about.exif is None
+    assert about.jpeg_quality == pytest.approx(98, abs=1)
+    assert about.jpeg_subsampling == 1
+
+
 @pytest.mark.parametrize("profile", [b"broken", srgb_profile()[:200]])
 def test_a_broken_profile_is_taken_as_srgb_and_dropped(profile: bytes) -> None:
     photo = read_photo(encoded(picture(), "PNG", icc_profile=profile))
@@ -700,6 +708,19 @@ def test_heic_without_its_extra_names_it(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setitem(sys.modules, "pillow_heif.as_plugin", None)
     with pytest.raises(MissingExtraError, match=r"shadowmaskformer\[heif\]"):
         read_photo(data)
+
+
+@pytest.mark.parametrize("format", ["HEIF", "AVIF"])
+def test_more_than_8_bits_in_avif_and_heic_are_told(format: str) -> None:
+    deep = picture().astype(np.uint16) * 257
+    if format == "AVIF":
+        data = bytes(imagecodecs.avif_encode(deep >> 6, bitspersample=10))
+    else:
+        pillow_heif = pytest.importorskip("pillow_heif")
+        buffer = io.BytesIO()
+        pillow_heif.encode("RGB;16", (SIZE[1], SIZE[0]), deep.tobytes(), buffer, quality=95)
+        data = buffer.getvalue()
+    assert any("read with 8" in line for line in read_photo(data).warnings)
 
 
 # Masks

@@ -198,6 +198,8 @@ def _decode_with_pillow(kind: str, data: bytes, name: str, max_pixels: int, fram
     if kind == "JPEG":
         note_jpeg(image, stored, name)
     stored.lossless = kind == "WEBP" and _is_lossless_webp(data)
+    if (kind == "AVIF" and _is_deep_avif(data)) or image.info.get("bit_depth", 8) > 8:
+        warnings.append(f"{name}: more than 8 bits per channel; {kind} is read with 8")
     return stored
 
 
@@ -235,6 +237,12 @@ def note_jpeg(image: Image.Image, stored: Stored, name: str) -> None:
     stored.jpeg_subsampling = sampling if sampling >= 0 else None
     if "mp" in image.info:
         stored.warnings.append(f"{name}: several pictures in one file; the first is used, the others are left out")
+
+
+def _is_deep_avif(data: bytes) -> bool:
+    """True when the AV1 configuration (AV1-ISOBMFF, 2.3.3) sets its high_bitdepth flag."""
+    at = data.find(b"av1C")
+    return at >= 0 and bool(data[at + 6 : at + 7]) and bool(data[at + 6] & 0x40)
 
 
 def _is_lossless_webp(data: bytes) -> bool:

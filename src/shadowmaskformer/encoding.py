@@ -6,6 +6,7 @@ import io
 import os
 import struct
 import zlib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from PIL import Image
 
 from shadowmaskformer import metadata
 from shadowmaskformer.errors import MissingExtraError, OutputError
-from shadowmaskformer.photo import Photo, from_float, to_float
+from shadowmaskformer.photo import Metadata, Photo, from_float, to_float
 
 EXTENSIONS = {
     ".jpg": "JPEG", ".jpeg": "JPEG", ".jpe": "JPEG", ".jfif": "JPEG", ".png": "PNG", ".apng": "PNG",
@@ -30,11 +31,12 @@ _DEPTHS: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 _WITH_ALPHA = {"PNG", "WEBP", "TIFF", "AVIF", "HEIF"}
 _WITH_GRAY = {"JPEG", "PNG", "TIFF", "BMP"}
+# Their writers take the block apart; the others store it byte for byte.
+_REWRITING_EXIF = {"TIFF", "AVIF", "HEIF"}
 _LONGEST_SIDE = {"JPEG": 65_500, "WEBP": 16_383}
 
 # Above this, no step of the 8-bit result differs visibly from the decoded original.
 _QUALITY = 95
-_JPEG_BLOCK_BYTES = 65_533 - len(metadata.EXIF_PREFIX)
 _XMP_KEYWORD = "XML:com.adobe.xmp"
 
 
@@ -62,10 +64,14 @@ def encoding_losses(photo: Photo, format: str | None = None) -> list[str]:
         losses.append(f"{chosen} holds {kept} bits per channel: the {found} photo loses depth; write {deep} to keep it")
     if photo.alpha is not None and chosen not in _WITH_ALPHA:
         losses.append(f"{chosen} has no transparency: laid over white; write PNG to keep it")
-    if chosen == "BMP" and (photo.metadata.exif or photo.metadata.icc or photo.metadata.xmp):
-        losses.append("BMP has no room for EXIF and colour profile: left out; write PNG to keep them")
-    if chosen == "JPEG" and _too_long_for_jpeg(photo.metadata.exif):
-        losses.append("JPEG has no room for EXIF over 64 KB: left out; write PNG to keep it")
+    kept = _holdable(photo, chosen)
+    for what, before, after in (
+        ("EXIF block", photo.metadata.exif, kept.exif),
+        ("colour profile", photo.metadata.icc, kept.icc),
+        ("XMP block", photo.metadata.xmp, kept.xmp),
+    ):
+        if before and not after:
+            losses.append(f"{chosen} cannot hold this {what}: left out; write PNG to keep it")
     return losses
 
 
@@ -88,19 +94,16 @@ def encode_photo(photo: Photo, *, format: str | None = None, quality: int | None
     limit = _LONGEST_SIDE.get(chosen)
     if limit is not None and max(photo.height, photo.width) > limit:
         raise OutputError(f"{photo.width}x{photo.height} is too large for {chosen} ({limit} a side at most); write PNG")
+    photo = replace(photo, metadata=_holdable(photo, chosen))
     array = _layers(photo, chosen)
-    if chosen == "TIFF":
-        return _encode_tiff(photo, array)
-    if chosen == "PNG" and array.dtype == np.uint16:
-        return _encode_png16(photo, array)
-    image = Image.fromarray(array, {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}[array.shape[2] if array.ndim == 3 else 1])
-    options = _options(photo, chosen, quality)
-    buffer = io.BytesIO()
-    if chosen == "HEIF":
-        _save_heif(image, buffer, options)
-    else:
-        image.save(buffer, chosen, **options)
-    return buffer.getvalue()
+    try:
+        if chosen == "TIFF":
+            return _encode_tiff(photo, array)
+        if chosen == "PNG" and array.dtype == np.uint16:
+            return _encode_png16(photo, array)
+        return _encode_with_pillow(photo, array, chosen, quality)
+    except metadata.DECODER_ERRORS as error:
+        raise OutputError(f"cannot be encoded as {chosen} ({error}); write PNG") from error
 
 
 def _chosen_format(photo: Photo, format: str | None) -> str:
@@ -113,8 +116,23 @@ def _chosen_format(photo: Photo, format: str | None) -> str:
     return chosen
 
 
-def _too_long_for_jpeg(block: bytes | None) -> bool:
-    return block is not None and len(block) > _JPEG_BLOCK_BYTES
+def _holdable(photo: Photo, format: str) -> Metadata:
+    """The photo's metadata without what the format cannot hold."""
+    about = photo.metadata
+    if format == "BMP":
+        return replace(about, exif=None, icc=None, xmp=None)
+    if about.icc and photo.gray and format not in _WITH_GRAY:
+        # It describes one channel, and the format stores three.
+        about = replace(about, icc=None)
+    if about.exif and format in _REWRITING_EXIF and not metadata.can_be_rewritten(about.exif):
+        about = replace(about, exif=None)
+    if format == "JPEG":
+        # A JPEG's blocks hold 65,533 bytes with their prefix.
+        if about.exif and len(about.exif) > 65_533 - len(metadata.EXIF_PREFIX):
+            about = replace(about, exif=None)
+        if about.xmp and len(about.xmp) > 65_533 - 29:
+            about = replace(about, xmp=None)
+    return about
 
 
 def _layers(photo: Photo, format: str) -> NDArray[Any]:
@@ -144,9 +162,15 @@ def _gray(pixels: NDArray[Any]) -> NDArray[Any]:
     return from_float(luma, pixels.dtype)
 
 
-def _icc(photo: Photo, format: str) -> bytes | None:
-    """The profile, unless it describes one channel and the format stores three."""
-    return None if photo.gray and format not in _WITH_GRAY else photo.metadata.icc
+def _encode_with_pillow(photo: Photo, array: NDArray[Any], format: str, quality: int | None) -> bytes:
+    image = Image.fromarray(array)
+    options = _options(photo, format, quality)
+    buffer = io.BytesIO()
+    if format == "HEIF":
+        _save_heif(image, buffer, options)
+    else:
+        image.save(buffer, format, **options)
+    return buffer.getvalue()
 
 
 def _options(photo: Photo, format: str, quality: int | None) -> dict[str, Any]:
@@ -155,18 +179,16 @@ def _options(photo: Photo, format: str, quality: int | None) -> dict[str, Any]:
     options: dict[str, Any] = {}
     if about.dpi and format in ("JPEG", "PNG", "BMP"):
         options["dpi"] = about.dpi
-    if format == "BMP":
-        return options
-    if icc := _icc(photo, format):
-        options["icc_profile"] = icc
-    if about.exif and not (format == "JPEG" and _too_long_for_jpeg(about.exif)):
+    if about.icc:
+        options["icc_profile"] = about.icc
+    if about.exif:
         options["exif"] = metadata.EXIF_PREFIX + about.exif
     if about.xmp and format == "PNG":
         from PIL.PngImagePlugin import PngInfo
 
         options["pnginfo"] = PngInfo()
         options["pnginfo"].add_itxt(_XMP_KEYWORD, about.xmp.decode("utf-8", "replace"))
-    elif about.xmp and not (format == "JPEG" and len(about.xmp) > 65_000):
+    elif about.xmp:
         options["xmp"] = about.xmp
     if format == "JPEG":
         options["quality"] = quality or max(about.jpeg_quality or 0, _QUALITY)

@@ -77,7 +77,10 @@ def read_photo(
         photo = _photo(stored, name)
     except MemoryError as error:
         raise ImageTooLargeError(f"{name}: does not fit in memory; scale it down first") from error
-    return replace(photo, metadata=Metadata()) if drop_metadata else photo
+    if drop_metadata:
+        # How the source was compressed says nothing about anybody, and the output should match it.
+        photo = replace(photo, metadata=replace(photo.metadata, exif=None, icc=None, xmp=None, dpi=None))
+    return photo
 
 
 def read_mask(source: ImageSource, *, max_pixels: int = MAX_PIXELS) -> tuple[NDArray[np.float32], list[str]]:

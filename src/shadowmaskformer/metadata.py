@@ -168,6 +168,17 @@ def descriptive_exif(source: Image.Exif, offset: int = 8) -> bytes | None:
         raise BadExifError(str(error)) from error
 
 
+def can_be_rewritten(exif: bytes) -> bool:
+    """True when all of an EXIF block can be read, as formats need that do not store it byte for byte."""
+    try:
+        tags = Image.Exif()
+        tags.load(exif)
+        descriptive_exif(tags)
+    except DECODER_ERRORS:
+        return False
+    return True
+
+
 def tiff_with_exif(tiff: bytes, exif: bytes) -> bytes:
     """A little-endian TIFF with the tags of an EXIF block added to its first directory.
 

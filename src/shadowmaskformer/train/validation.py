@@ -58,7 +58,7 @@ class Validation:
         return _mean_scores([relit_photo(sample.photo, sample.mask) for sample in self.samples], self.samples)
 
     def score(self, model: nn.Module, device: torch.device, panel: Path | None = None) -> ValidationScores:
-        """Score `model`; draws the first pictures into the JPEG file `panel`."""
+        """Score `model`; draws a few pictures into the JPEG file `panel`."""
         model.eval()
         with torch.inference_mode():
             results = [_restore(model, batch.to(device)) for batch in self._batches]
@@ -94,9 +94,11 @@ def _mean_finite(rows: list[list[float]]) -> list[float]:
 
 
 def draw_panel(results: Sequence[np.ndarray], samples: Sequence[Sample]) -> np.ndarray:
-    """One row per picture: input, mask, result, truth, error; uint8 RGB."""
+    """A row for each of a few pictures: input, mask, result, truth, error; uint8 RGB."""
     rows = []
-    for result, sample in zip(results[:PANEL_ROWS], samples, strict=False):
+    # Spread over the set: pictures of one scene are neighbours in it.
+    shown = np.linspace(0, len(results) - 1, min(PANEL_ROWS, len(results))).round().astype(int)
+    for result, sample in ((results[index], samples[index]) for index in shown):
         mask = np.repeat(sample.mask[..., None], 3, axis=2)
         error = np.abs(result - sample.truth) * ERROR_GAIN
         cells = [_thumbnail(cell) for cell in (sample.photo, mask, result, sample.truth, error)]

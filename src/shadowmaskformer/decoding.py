@@ -125,7 +125,7 @@ def decode(data: bytes, name: str, *, max_pixels: int, frame: int | None = None,
             return _decode_tiff(data, name, max_pixels, frame)
         return _decode_with_pillow(kind, data, name, max_pixels, frame)
     except Image.DecompressionBombError as error:
-        raise ImageTooLargeError(f"{name}: {error}") from error
+        raise ImageTooLargeError(f"{name}: {error} Scale it down first.") from error
     except DECODER_ERRORS as error:
         if kind == "PNG" and "text" in str(error).lower():
             raise ImageReadError(

@@ -110,8 +110,7 @@ def build_cache(
     """
     if not triplets:
         raise DatasetError("no pictures to train on; check the split's name and the data set's folder")
-    rule = [derive.THRESHOLD, derive.FLOOR, derive.SMOOTHING, derive.VOTE]
-    key = f"1:{side}:{rule}:{fingerprint(triplets)}"
+    key = f"1:{side}:{derive.RULE}:{fingerprint(triplets)}"
     index = folder / INDEX
     if index.is_file() and json.loads(index.read_text(encoding="utf-8"))["key"] == key:
         return Cache(folder)

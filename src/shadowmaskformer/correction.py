@@ -91,5 +91,5 @@ def _resize(planes: np.ndarray, height: int, width: int) -> np.ndarray:
     resized = np.empty((height, width, 3), np.float32)
     for channel in range(3):
         plane = Image.fromarray(np.ascontiguousarray(planes[:, :, channel]))
-        resized[:, :, channel] = plane.resize((width, height), Image.Resampling.BILINEAR)
+        resized[:, :, channel] = np.asarray(plane.resize((width, height), Image.Resampling.BILINEAR))
     return resized

@@ -26,17 +26,27 @@ FALLBACK_GAIN = 2.5
 """The paper's w1: what a shadow is taken to cost where the picture does not tell."""
 
 _WORKING_SIDE = 1024  # pixels; larger pictures are measured on a reduced copy
-_CELLS = 32  # per side of the grid
-_EDGE = 4 / 256  # nearer to the edge than this a band counts less: the penumbra lies there
-_BAND = 16 / 256  # how far from the edge the bands reach
-_PENUMBRA = 10 / 256  # how far from the edge the shadow may still fade
-_OUTLIER = 0.3  # log ratio by which a pair may differ from the rest before it loses its weight
-_NEAR = 0.15  # distance, in picture sides, at which a pair's weight has fallen to a quarter
-_ALIKE = 0.15  # colour distance at which a pair's weight has fallen to a quarter
-# Cameras compress highlights: across a shadow's edge contrast grows less than brightness does. With the
-# slope at this share of the brightness ratio, `b` carries the rest.
-_CONTRAST = 0.6
+_CELLS = 20  # along the picture's side
+_EDGE = 6 / 256  # nearer to the edge than this a band counts less: the penumbra lies there
+_BAND = 20 / 256  # how far from the edge the bands reach
+_PENUMBRA = 14 / 256  # how far from the edge the shadow may still fade
+_NEAR = 0.2  # distance at which a pair's weight has fallen to a quarter
+_ALIKE = 0.15  # distance in colour at which a pair's weight has fallen to a quarter
 _DARK = 0.02  # keeps ratios of nearly black colours finite
+
+# A pair loses its weight when its logarithm of lit over shaded colour lies this far from the others', in
+# brightness and in hue, or this far from a typical shadow's.
+_OTHER_DEPTH = 0.25
+_OTHER_HUE = 0.08
+_ATYPICAL = 0.5
+_TYPICAL = np.array([0.78, 0.74, 0.68])
+
+# What casts the shadow hides some of the sky from its surroundings too: they are brighter without it.
+_SKY = 1.03
+# Cameras compress highlights, so contrast grows by less than brightness: typically by this share of it, which
+# is trusted as much as the contrasts measured in the bands.
+_CONTRAST = 0.6
+_FLAT = 0.02  # deviation of brightness below which a band shows noise rather than texture
 
 
 def relight(photo: np.ndarray, mask: np.ndarray) -> Correction:
@@ -73,116 +83,160 @@ def estimate_light(photo: np.ndarray, mask: np.ndarray) -> tuple[np.ndarray, np.
     factor = -(-max(height, width) // _WORKING_SIDE)
     if factor > 1:
         photo, mask = _reduced(photo, factor), _reduced(mask, factor)
-    shadow = mask > 0.5
-    pairs = _edge_pairs(photo, shadow, _signed_distance(shadow, _reach(shadow.shape)))
-    if not len(pairs.weight):
-        return np.full(3, FALLBACK_GAIN, np.float32), np.zeros(3, np.float32)
-    share = pairs.weight / pairs.weight.sum()
-    return _affine(share @ pairs.shaded, share @ pairs.lit)
+    grid = _Grid.over(mask.shape, _side(mask.shape))
+    pairs = _edge_pairs(photo, _signed_distance(mask > 0.5, _reach(grid.side)), grid)
+    gain, offset = _light_from(pairs, pairs.weight[None])
+    return gain[0], offset[0]
+
+
+@dataclass(frozen=True)
+class _Grid:
+    """Square cells over a picture, or over the part of it around the shadow."""
+
+    cell_of_pixel: np.ndarray  # (H, W), row * columns + column
+    rows: int
+    columns: int
+    side: float  # of the square with the whole picture's area: the unit of all lengths
+
+    @classmethod
+    def over(cls, shape: tuple[int, ...], side: float) -> _Grid:
+        height, width = shape
+        cell = max(side / _CELLS, 1.0)
+        row, column = (np.arange(length) / cell for length in (height, width))
+        row, column = row.astype(np.intp), column.astype(np.intp)
+        columns = int(column[-1]) + 1
+        return cls(row[:, None] * columns + column, int(row[-1]) + 1, columns, side)
+
+    def places(self, cells: np.ndarray) -> np.ndarray:
+        """Return where the chosen cells (rows, columns) lie, (N, 2), in picture sides."""
+        return np.argwhere(cells) / _CELLS
+
+    def sums(self, values: np.ndarray, weight: np.ndarray, pixels: np.ndarray) -> np.ndarray:
+        """Return per cell the weighted sums of `values` (N, C) and of the weights: (rows, columns, C + 1)."""
+        cell, count = self.cell_of_pixel[pixels], self.rows * self.columns
+        planes = [np.bincount(cell, column * weight, count) for column in values.T]
+        planes.append(np.bincount(cell, weight, count))
+        return np.stack(planes, axis=-1).reshape(self.rows, self.columns, -1)
 
 
 @dataclass(frozen=True)
 class _Pairs:
-    """Mean colours on both sides of the edge, one row for each cell that the edge passes."""
+    """What both sides of the edge show, one row for each cell that the edge passes."""
 
-    cell: np.ndarray  # (N, 2), row and column in the grid
+    cells: np.ndarray  # (rows, columns), True where there is a pair
     shaded: np.ndarray  # (N, 3), [0, 1]
     lit: np.ndarray  # (N, 3), [0, 1]
+    contrast: np.ndarray  # (N,), log of how much contrast grows, as a share of how much brightness does
     weight: np.ndarray  # (N,), how far to trust the pair
 
 
 def _relight(photo: np.ndarray, shadow: np.ndarray) -> Correction:
-    distance = _signed_distance(shadow, _reach(shadow.shape))
-    pairs = _edge_pairs(photo, shadow, distance)
-    gain, offset = _light_per_cell(photo, shadow, pairs)
-    light = _enlarge(np.concatenate([gain, offset], axis=2), *shadow.shape)
-    gain, offset = light[:, :, :3], light[:, :, 3:]
-    depth = _penumbra(photo, distance, pairs)[:, :, None]
-    mixed = 1 / (1 - depth + depth / gain)
-    return Correction(mixed, mixed * (depth / gain) * offset)
+    side = _side(shadow.shape)
+    box = _box_around(shadow, _reach(side))
+    correction = Correction.identity(*shadow.shape)
+    photo, shadow = photo[box], shadow[box]
+    grid = _Grid.over(shadow.shape, side)
+    distance = _signed_distance(shadow, _reach(side))
+    pairs = _edge_pairs(photo, distance, grid)
+    gain, offset = _light_per_cell(photo, shadow, pairs, grid)
+    depth = _penumbra(photo, distance, pairs, grid)[:, :, None]
+    # The mix of both lights, I = (1 - k) * I_free + k * (I_free - b) / w, solved for I_free.
+    loss = depth / _enlarge(gain, grid, *shadow.shape)
+    np.divide(1, 1 - depth + loss, out=correction.gain[box])
+    np.multiply(correction.gain[box], loss * _enlarge(offset, grid, *shadow.shape), out=correction.offset[box])
+    return correction
 
 
-def _affine(shaded: np.ndarray, lit: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return `w` and `b` that lead from the shaded to the lit colours, (..., 3) each."""
-    gain = np.maximum(_CONTRAST * (lit + _DARK) / (shaded + _DARK), 1).astype(np.float32)
-    return gain, (lit - gain * shaded).astype(np.float32)
-
-
-def _edge_pairs(photo: np.ndarray, shadow: np.ndarray, distance: np.ndarray) -> _Pairs:
-    edge, band = (length * _side(shadow.shape) for length in (_EDGE, _BAND))
-    cell_of_pixel, rows, columns = _grid(shadow.shape)
-    means: list[np.ndarray] = []
+def _edge_pairs(photo: np.ndarray, distance: np.ndarray, grid: _Grid) -> _Pairs:
+    edge, band = _EDGE * grid.side, _BAND * grid.side
+    colours: list[np.ndarray] = []
+    deviations: list[np.ndarray] = []
     weights: list[np.ndarray] = []
     for inwards in (distance, -distance):
         near = (inwards > 0) & (inwards <= band)
+        colour = photo[near].astype(np.float64)
+        brightness = colour.mean(axis=1)
         trust = np.minimum(inwards[near] / edge, 1) ** 4
-        sums = _cell_sums(photo[near], trust, cell_of_pixel[near], rows, columns)
-        sums = _sum_of_neighbours(sums)
-        means.append(sums[:, :, :3] / np.maximum(sums[:, :, 3:], 1e-6))
-        weights.append(sums[:, :, 3])
+        values = np.column_stack([colour, brightness * brightness])
+        sums = _sum_of_neighbours(grid.sums(values, trust, near))
+        means = sums[:, :, :4] / np.maximum(sums[:, :, 4:], 1e-6)
+        colours.append(means[:, :, :3])
+        deviations.append(np.sqrt(np.maximum(means[:, :, 3] - means[:, :, :3].mean(axis=2) ** 2, 0)))
+        weights.append(sums[:, :, 4])
     weight = np.minimum(*weights)
-    known = weight > edge
-    shaded, lit, weight = means[0][known], means[1][known], weight[known]
-    return _Pairs(np.argwhere(known), shaded, lit, _without_outliers(shaded, lit, weight))
-
-
-def _without_outliers(shaded: np.ndarray, lit: np.ndarray, weight: np.ndarray) -> np.ndarray:
-    """Return the weights (N,) after a few steps towards the ratio on which most of the edge agrees."""
+    cells = weight > edge
+    shaded, lit = colours[0][cells], colours[1][cells]
     ratio = np.log((lit + _DARK) / (shaded + _DARK))
-    trusted = weight
+    rougher = np.hypot(deviations[1][cells], _FLAT) / np.hypot(deviations[0][cells], _FLAT / 2)
+    contrast = np.clip(np.log(rougher) - ratio.mean(axis=1), np.log(0.2), np.log(1.5))
+    return _Pairs(cells, shaded, lit, contrast, _without_outliers(ratio, weight[cells]))
+
+
+def _without_outliers(ratio: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """Return the weights (N,) after a few steps towards the ratio (N, 3) on which most of the edge agrees."""
+    typical = weight / (1 + np.mean((ratio - _TYPICAL) ** 2, axis=1) / _ATYPICAL**2)
+    trusted = typical
     for _ in range(5 if len(weight) else 0):
-        centre = trusted @ ratio / trusted.sum()
-        trusted = weight / (1 + np.mean((ratio - centre) ** 2, axis=1) / _OUTLIER**2) ** 2
+        apart = ratio - trusted @ ratio / trusted.sum()
+        depth = apart.mean(axis=1)
+        hue = np.mean((apart - depth[:, None]) ** 2, axis=1)
+        trusted = typical / (1 + depth**2 / _OTHER_DEPTH**2 + hue / _OTHER_HUE**2) ** 2
     return trusted
 
 
-def _light_per_cell(photo: np.ndarray, shadow: np.ndarray, pairs: _Pairs) -> tuple[np.ndarray, np.ndarray]:
-    """Return gain and offset of the grid, (rows, columns, 3) each, from near pairs of similar colour."""
-    cell_of_pixel, rows, columns = _grid(shadow.shape)
+def _light_from(pairs: _Pairs, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return `w` and `b`, (M, 3) float32 each, from the pairs weighted by each row of `weight` (M, N)."""
     if not len(pairs.weight):
-        shape = (rows, columns, 3)
+        shape = (len(weight), 3)
         return np.full(shape, FALLBACK_GAIN, np.float32), np.zeros(shape, np.float32)
-    sums = _cell_sums(photo[shadow], np.ones(np.count_nonzero(shadow)), cell_of_pixel[shadow], rows, columns)
-    # Cells without shadow still light the penumbra's outer half: they take the colour of their neighbours.
+    share = weight / weight.sum(axis=1, keepdims=True)
+    shaded, lit = share @ pairs.shaded, share @ pairs.lit * _SKY
+    contrast = np.clip(np.sqrt(_CONTRAST * np.exp(share @ pairs.contrast)), 0.35, 1)[:, None]
+    gain = np.maximum(contrast * (lit + _DARK) / (shaded + _DARK), 1)
+    return gain.astype(np.float32), (lit - gain * shaded).astype(np.float32)
+
+
+def _light_per_cell(photo: np.ndarray, shadow: np.ndarray, pairs: _Pairs, grid: _Grid) -> tuple[np.ndarray, np.ndarray]:
+    """Return gain and offset of the grid, (rows, columns, 3) each, from near pairs of similar colour."""
+    sums = grid.sums(photo[shadow], np.ones(np.count_nonzero(shadow)), shadow)
+    # The penumbra reaches into cells without shadow: they take the colour of their neighbours.
     for _ in range(2):
-        around = _sum_of_neighbours(sums)
-        sums = np.where(sums[:, :, 3:] > 0, sums, around)
+        sums = np.where(sums[:, :, 3:] > 0, sums, _sum_of_neighbours(sums))
     wanted = sums[:, :, 3] > 0
     colour = sums[wanted][:, :3] / sums[wanted][:, 3:]
-    size = np.array([rows, columns], np.float32)
-    apart = _squared_distances(np.argwhere(wanted) / size, pairs.cell / size) / _NEAR**2
+    apart = _squared_distances(grid.places(wanted), grid.places(pairs.cells)) / _NEAR**2
     unlike = _squared_distances(colour, pairs.shaded) / _ALIKE**2
-    share = pairs.weight.astype(np.float32) / np.square((1 + apart) * (1 + unlike))
-    share /= share.sum(axis=1, keepdims=True)
-    gain, offset = np.ones((rows, columns, 3), np.float32), np.zeros((rows, columns, 3), np.float32)
-    gain[wanted], offset[wanted] = _affine(share @ pairs.shaded, share @ pairs.lit)
+    gain = np.ones((grid.rows, grid.columns, 3), np.float32)
+    offset = np.zeros_like(gain)
+    gain[wanted], offset[wanted] = _light_from(pairs, pairs.weight / np.square((1 + apart) * (1 + unlike)))
     return gain, offset
 
 
-def _penumbra(photo: np.ndarray, distance: np.ndarray, pairs: _Pairs) -> np.ndarray:
-    """Return how much of the shadow's full depth each pixel has, (H, W), [0, 1]."""
-    reach = int(np.ceil(_PENUMBRA * _side(distance.shape)))
-    steps = np.arange(-reach, reach + 1)
-    near = np.abs(distance) <= reach
+def _penumbra(photo: np.ndarray, distance: np.ndarray, pairs: _Pairs, grid: _Grid) -> np.ndarray:
+    """Return how much of the shadow's full depth each pixel has, (H, W) float32, [0, 1].
+
+    One profile over the distance to the mask's edge holds for the whole shadow: the least-squares share of
+    the way from the lit to the shaded colour, made to fall from 1 inside to 0 outside.
+    """
+    reach = int(np.ceil(_PENUMBRA * grid.side))
     depth = (distance > 0).astype(np.float32)
-    profile = (steps > 0).astype(np.float64)
+    near = np.abs(distance) < reach
+    middles = np.arange(-reach, reach) + 0.5
+    profile = (middles > 0).astype(np.float64)
     if len(pairs.weight):
-        cell_of_pixel, rows, columns = _grid(distance.shape)
-        both = np.zeros((rows, columns, 7))
-        both[pairs.cell[:, 0], pairs.cell[:, 1]] = np.column_stack(
-            [pairs.shaded, pairs.lit, pairs.weight > 0]
-        )
-        here = both.reshape(-1, 7)[cell_of_pixel[near]]
-        rise = (here[:, 3:6] - here[:, :3]) * here[:, 6:]
-        step = np.rint(distance[near]).astype(np.intp) + reach
-        lit = np.bincount(step, np.sum((photo[near] - here[:, :3]) * rise, axis=1), len(steps))
-        full = np.bincount(step, np.sum(rise * rise, axis=1), len(steps))
+        sides = np.zeros((grid.rows, grid.columns, 6), np.float32)
+        sides[pairs.cells] = np.column_stack([pairs.lit, pairs.shaded - pairs.lit])
+        here = sides.reshape(-1, 6)[grid.cell_of_pixel[near]]
+        lit, fall = here[:, :3], here[:, 3:]
+        step = np.floor(distance[near]).astype(np.intp) + reach
+        fallen = np.bincount(step, np.sum((photo[near] - lit) * fall, axis=1), len(middles))
+        full = np.bincount(step, np.sum(fall * fall, axis=1), len(middles))
         known = full > 1e-4
-        profile[known] = np.clip(1 - lit[known] / full[known], 0, 1)
-        profile = np.clip((profile - 0.05) / 0.9, 0, 1)
+        profile[known] = np.clip(fallen[known] / full[known], 0, 1)
         profile = (np.maximum.accumulate(profile) + np.minimum.accumulate(profile[::-1])[::-1]) / 2
+        profile = np.convolve(np.pad(profile, 1, mode="edge"), (0.25, 0.5, 0.25), mode="valid")
     profile[0], profile[-1] = 0, 1
-    depth[near] = np.interp(distance[near], steps, profile)
+    depth[near] = np.interp(distance[near], middles, profile)
     return depth
 
 
@@ -207,23 +261,6 @@ def _distance_within(region: np.ndarray, reach: int) -> np.ndarray:
     return np.minimum(np.sqrt(nearest.astype(np.float32)), np.float32(reach + 1))
 
 
-def _grid(shape: tuple[int, ...]) -> tuple[np.ndarray, int, int]:
-    """Return the flat cell index of every pixel (H, W), the number of rows and of columns of cells."""
-    height, width = shape
-    rows, columns = min(_CELLS, height), min(_CELLS, width)
-    row, column = np.arange(height) * rows // height, np.arange(width) * columns // width
-    return row[:, None] * columns + column, rows, columns
-
-
-def _cell_sums(
-    colour: np.ndarray, weight: np.ndarray, cell: np.ndarray, rows: int, columns: int
-) -> np.ndarray:
-    """Return per cell the weighted sums of R, G, B and the weight's sum, (rows, columns, 4)."""
-    planes = [np.bincount(cell, colour[:, channel] * weight, rows * columns) for channel in range(3)]
-    planes.append(np.bincount(cell, weight, rows * columns))
-    return np.stack(planes, axis=-1).reshape(rows, columns, 4)
-
-
 def _sum_of_neighbours(cells: np.ndarray) -> np.ndarray:
     """Return the sum over each cell and the eight around it."""
     padded = np.pad(cells, ((1, 1), (1, 1), (0, 0)))
@@ -238,18 +275,30 @@ def _squared_distances(these: np.ndarray, those: np.ndarray) -> np.ndarray:
     return np.maximum(squares - 2 * (these @ those.T), 0)
 
 
-def _enlarge(cells: np.ndarray, height: int, width: int) -> np.ndarray:
-    """Return a grid (rows, columns, C) of cell values as a smooth picture (height, width, C), bilinear."""
-    rows, columns, _ = cells.shape
-    tall = np.tensordot(_bilinear(height, rows), cells, axes=1)
-    return np.matmul(_bilinear(width, columns), tall)
+def _enlarge(cells: np.ndarray, grid: _Grid, height: int, width: int) -> np.ndarray:
+    """Return cell values (rows, columns, 3) as a smooth picture (height, width, 3), bilinear."""
+    tall = np.tensordot(_bilinear(height, grid.rows, grid.side), cells, axes=1)
+    wide = _bilinear(width, grid.columns, grid.side)
+    picture = np.empty((height, width, 3), np.float32)
+    for channel in range(3):
+        np.matmul(tall[:, :, channel], wide.T, out=picture[:, :, channel])
+    return picture
 
 
-def _bilinear(size: int, cells: int) -> np.ndarray:
-    """Return the weights (size, cells) with which each pixel sees the centres of the cells."""
-    centre = (np.arange(size, dtype=np.float32) + 0.5) * (cells / size) - 0.5
-    centre = np.clip(centre, 0, cells - 1)
-    return np.maximum(1 - np.abs(centre[:, None] - np.arange(cells, dtype=np.float32)), 0)
+def _bilinear(size: int, cells: int, side: float) -> np.ndarray:
+    """Return the weights (size, cells) with which each pixel sees the middles of the cells."""
+    place = (np.arange(size, dtype=np.float32) + 0.5) / max(side / _CELLS, 1.0) - 0.5
+    place = np.clip(place, 0, cells - 1)
+    return np.maximum(1 - np.abs(place[:, None] - np.arange(cells, dtype=np.float32)), 0)
+
+
+def _box_around(shadow: np.ndarray, margin: int) -> tuple[slice, slice]:
+    """Return the rows and columns of the shadow and `margin` pixels around it."""
+    rows, columns = np.flatnonzero(shadow.any(axis=1)), np.flatnonzero(shadow.any(axis=0))
+    return (
+        slice(max(int(rows[0]) - margin, 0), int(rows[-1]) + margin + 1),
+        slice(max(int(columns[0]) - margin, 0), int(columns[-1]) + margin + 1),
+    )
 
 
 def _reduced(picture: np.ndarray, factor: int) -> np.ndarray:
@@ -262,19 +311,18 @@ def _reduced(picture: np.ndarray, factor: int) -> np.ndarray:
 
 
 def _side(shape: tuple[int, ...]) -> float:
-    """Return the side of the square with the picture's area: the unit of all lengths."""
+    """Return the side of the square with the picture's area."""
     return max(float(np.sqrt(shape[0] * shape[1])), 1.0)
 
 
-def _reach(shape: tuple[int, ...]) -> int:
-    return int(np.ceil(max(_BAND, _PENUMBRA) * _side(shape))) + 1
+def _reach(side: float) -> int:
+    """Return how many pixels from the edge anything is measured or changed."""
+    return int(np.ceil(max(_BAND, _PENUMBRA) * side)) + 1
 
 
 def _checked_size(photo: np.ndarray, mask: np.ndarray) -> tuple[int, int]:
     if photo.ndim != 3 or photo.shape[2] != 3 or photo.dtype != np.float32:
         raise ArrayError(f"photo is {photo.dtype} of shape {photo.shape}; expected float32 RGB (H, W, 3)")
     if mask.shape != photo.shape[:2]:
-        raise ArrayError(
-            f"mask is {mask.shape}, photo is {photo.shape[:2]}; resize the mask to the photo's size"
-        )
+        raise ArrayError(f"mask is {mask.shape}, photo is {photo.shape[:2]}; resize the mask to the photo's size")
     return photo.shape[0], photo.shape[1]

@@ -15,6 +15,7 @@ All constants were chosen on the training part of SRD at 256x256; lengths are fr
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -111,10 +112,10 @@ class _Grid:
         """Return where the chosen cells (rows, columns) lie, (N, 2), in picture sides."""
         return np.argwhere(cells) / _CELLS
 
-    def sums(self, values: np.ndarray, weight: np.ndarray, pixels: np.ndarray) -> np.ndarray:
-        """Return per cell the weighted sums of `values` (N, C) and of the weights: (rows, columns, C + 1)."""
+    def sums(self, values: Iterable[np.ndarray], weight: np.ndarray, pixels: np.ndarray) -> np.ndarray:
+        """Return per cell the weighted sum of each of C `values` and of the weight: (rows, columns, C + 1)."""
         cell, count = self.cell_of_pixel[pixels], self.rows * self.columns
-        planes = [np.bincount(cell, column * weight, count) for column in values.T]
+        planes = [np.bincount(cell, column * weight, count) for column in values]
         planes.append(np.bincount(cell, weight, count))
         return np.stack(planes, axis=-1).reshape(self.rows, self.columns, -1)
 
@@ -154,11 +155,10 @@ def _edge_pairs(photo: np.ndarray, distance: np.ndarray, grid: _Grid) -> _Pairs:
     weights: list[np.ndarray] = []
     for inwards in (distance, -distance):
         near = (inwards > 0) & (inwards <= band)
-        colour = photo[near].astype(np.float64)
-        brightness = colour.mean(axis=1)
-        trust = np.minimum(inwards[near] / edge, 1) ** 4
-        values = np.column_stack([colour, brightness * brightness])
-        sums = _sum_of_neighbours(grid.sums(values, trust, near))
+        colour = photo[near]
+        brightness = colour @ np.full(3, 1 / 3, np.float32)
+        trust = np.square(np.square(np.minimum(inwards[near] / edge, 1)))
+        sums = _sum_of_neighbours(grid.sums((*colour.T, np.square(brightness)), trust, near))
         means = sums[:, :, :4] / np.maximum(sums[:, :, 4:], 1e-6)
         colours.append(means[:, :, :3])
         deviations.append(np.sqrt(np.maximum(means[:, :, 3] - means[:, :, :3].mean(axis=2) ** 2, 0)))
@@ -198,7 +198,7 @@ def _light_from(pairs: _Pairs, weight: np.ndarray) -> tuple[np.ndarray, np.ndarr
 
 def _light_per_cell(photo: np.ndarray, shadow: np.ndarray, pairs: _Pairs, grid: _Grid) -> tuple[np.ndarray, np.ndarray]:
     """Return gain and offset of the grid, (rows, columns, 3) each, from near pairs of similar colour."""
-    sums = grid.sums(photo[shadow], np.ones(np.count_nonzero(shadow)), shadow)
+    sums = grid.sums(photo[shadow].T, np.ones(np.count_nonzero(shadow), np.float32), shadow)
     # The penumbra reaches into cells without shadow: they take the colour of their neighbours.
     for _ in range(2):
         sums = np.where(sums[:, :, 3:] > 0, sums, _sum_of_neighbours(sums))
@@ -229,8 +229,8 @@ def _penumbra(photo: np.ndarray, distance: np.ndarray, pairs: _Pairs, grid: _Gri
         here = sides.reshape(-1, 6)[grid.cell_of_pixel[near]]
         lit, fall = here[:, :3], here[:, 3:]
         step = np.floor(distance[near]).astype(np.intp) + reach
-        fallen = np.bincount(step, np.sum((photo[near] - lit) * fall, axis=1), len(middles))
-        full = np.bincount(step, np.sum(fall * fall, axis=1), len(middles))
+        fallen = np.bincount(step, np.einsum("nc,nc->n", photo[near] - lit, fall), len(middles))
+        full = np.bincount(step, np.einsum("nc,nc->n", fall, fall), len(middles))
         known = full > 1e-4
         profile[known] = np.clip(fallen[known] / full[known], 0, 1)
         profile = (np.maximum.accumulate(profile) + np.minimum.accumulate(profile[::-1])[::-1]) / 2
@@ -253,12 +253,15 @@ def _distance_within(region: np.ndarray, reach: int) -> np.ndarray:
     before = np.maximum.accumulate(np.where(region, -width - reach, column), axis=1)
     after = np.minimum.accumulate(np.where(region, 2 * width + reach, column)[:, ::-1], axis=1)[:, ::-1]
     along = np.minimum(np.minimum(column - before, after - column), reach + 1)
-    squared = np.square(along)
+    # 16 bits hold the squares up to a reach of 180, more than a picture of working size needs.
+    squared = np.square(along).astype(np.int16)
     nearest = squared.copy()
+    shifted = np.empty_like(squared)
     for step in range(1, min(reach, height - 1) + 1):
-        np.minimum(nearest[step:], squared[:-step] + step * step, out=nearest[step:])
-        np.minimum(nearest[:-step], squared[step:] + step * step, out=nearest[:-step])
-    return np.minimum(np.sqrt(nearest.astype(np.float32)), np.float32(reach + 1))
+        np.add(squared, step * step, out=shifted)
+        np.minimum(nearest[step:], shifted[:-step], out=nearest[step:])
+        np.minimum(nearest[:-step], shifted[step:], out=nearest[:-step])
+    return np.minimum(np.sqrt(nearest, dtype=np.float32), np.float32(reach + 1))
 
 
 def _sum_of_neighbours(cells: np.ndarray) -> np.ndarray:

@@ -229,6 +229,12 @@ def test_a_truncated_file_is_reported_not_filled_with_gray(format: str, part: fl
         read_photo(data[: int(len(data) * part)])
 
 
+def test_a_jpeg_that_lost_its_middle_but_not_its_end_mark_is_told() -> None:
+    data = encoded(np.random.default_rng(0).integers(0, 256, (96, 64, 3), dtype=np.uint8), "JPEG")
+    photo = read_photo(data[: len(data) // 2] + b"\xff\xd9")
+    assert any("plain gray at its bottom" in line for line in photo.warnings)
+
+
 def test_the_switch_for_truncated_files_stays_off() -> None:
     assert ImageFile.LOAD_TRUNCATED_IMAGES is False
 

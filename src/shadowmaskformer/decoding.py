@@ -235,6 +235,9 @@ def note_jpeg(image: Image.Image, stored: Stored, name: str) -> None:
         stored.jpeg_quality = metadata.jpeg_quality(list(image.quantization[min(image.quantization)]))
     sampling = JpegImagePlugin.get_sampling(image)
     stored.jpeg_subsampling = sampling if sampling >= 0 else None
+    # The decoder paints what is missing in middle gray when a damaged file goes on to its end mark.
+    if stored.array.shape[0] > 16 and np.all(stored.array[-16:] == 128):
+        stored.warnings.append(f"{name}: plain gray at its bottom, as in a damaged file; if so, copy it again")
     if "mp" in image.info:
         stored.warnings.append(f"{name}: several pictures in one file; the first is used, the others are left out")
 

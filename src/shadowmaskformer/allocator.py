@@ -1,4 +1,4 @@
-"""Keep memory instead of handing it back to the kernel after each step: glibc's allocator, set once.
+"""What a process sets once, at its start, to run PyTorch well on a CPU: glibc's allocator and OpenMP's idle threads.
 
 By default glibc returns every block over 32 MB (at most) to the kernel when it is freed and faults it in
 again, page by page, at the next step. A network frees and takes the same large blocks all the time, so on
@@ -16,6 +16,15 @@ OPT_OUT = "SHADOWMASKFORMER_SYSTEM_ALLOCATOR"
 # From <malloc.h>: parameters of mallopt(3).
 _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD = -1, -2, -3
 _MEGABYTE = 1 << 20
+
+
+def calm_openmp() -> None:
+    """Let PyTorch's OpenMP threads sleep while they wait; has an effect only before PyTorch is imported.
+
+    Otherwise they spin after every operator, on the cores that the native engine's threads then compete for: on a
+    busy machine that has quadrupled the CPU time of a training step. A policy that the user has set stays.
+    """
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 
 def tune_allocator() -> bool:

@@ -75,9 +75,9 @@ def picture(size: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
     rows, columns = np.mgrid[0:height, 0:width].astype(np.float32)
     texture = random.uniform(0.0, 0.2, (height, width, 3)).astype(np.float32)
     shading = 0.5 + 0.3 * np.sin(rows / 17 + columns / 29)[..., None]
-    mask = (
-        (rows - height / 2) ** 2 / max(height, 1) + (columns - width / 2) ** 2 / width < width / 8
-    ).astype(np.float32)
+    mask = ((rows - height / 2) ** 2 / max(height, 1) + (columns - width / 2) ** 2 / width < width / 8).astype(
+        np.float32
+    )
     photo = (shading + texture) * (1 - 0.6 * mask[..., None])
     return np.clip(photo, 0, 1).astype(np.float32), mask
 
@@ -136,6 +136,10 @@ def _runtime(job: Job) -> Contestant:
 
 def _training(job: Job) -> Contestant:
     """A step of the paper's recipe: forward, L1, backward, AdamW; batch 1."""
+    if job.contender == "native":
+        from shadowmaskformer.allocator import calm_openmp
+
+        calm_openmp()  # as the `train` command does, before PyTorch is imported
     import torch
 
     from shadowmaskformer.benchmark.yardstick import flat_by_name
@@ -143,7 +147,8 @@ def _training(job: Job) -> Contestant:
     if job.contender != "yardstick":
         _tune_allocator()
     network = _network(job.contender, job.weights).train()
-    optimizer = torch.optim.AdamW(network.parameters(), lr=2e-4, weight_decay=0.02)
+    # Plain for the yardstick and PyTorch; the trainer's own is fused.
+    optimizer = torch.optim.AdamW(network.parameters(), lr=2e-4, weight_decay=0.02, fused=job.contender == "native")
     photo_array, mask_array = picture(job.size)
     photo = torch.from_numpy(photo_array).permute(2, 0, 1)[None].contiguous()
     mask = torch.from_numpy(mask_array)[None, None]

@@ -57,8 +57,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from shadowmaskformer.allocator import calm_openmp, tune_allocator
+
+    calm_openmp()  # before anything imports PyTorch
     from shadowmaskformer import train
-    from shadowmaskformer.allocator import tune_allocator
     from shadowmaskformer.train.config import TrainConfig, load_recipe, override
 
     train_run = train.run  # says so at once if PyTorch is missing

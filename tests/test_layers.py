@@ -28,7 +28,7 @@ ALLOWED: dict[str, set[str]] = {
     "relight": {"errors", "correction"},
     "embedding": {"errors", "config"},
     "weights": {"errors", "config"},
-    "engine": {"errors"},
+    "engine": {"errors", "config"},
     "model": {"errors", "config", "embedding", "weights", "engine"},
     "runtimes": {"errors", "config", "correction", "embedding", "relight", "weights", "engine", "model", "imageio"},
     "remover": {"errors", "correction", "relight", "runtimes", *IO},

@@ -235,7 +235,8 @@ def read_any_mask(mask: Any) -> tuple[Floats, tuple[str, ...]]:
     if mask is None:
         raise MaskError("no mask; mark the shadow in a picture of the photo's size, white on black, and pass it")
     if isinstance(mask, np.ndarray):
-        return masks.as_mask(mask), ()
+        levels, warnings = masks.interpret(mask)
+        return levels, tuple(warnings)
     if _is_tensor(mask):
         array = mask.detach().cpu().numpy()
         return masks.as_mask(array[0] if array.ndim == 3 else array), ()

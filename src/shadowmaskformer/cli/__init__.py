@@ -48,6 +48,7 @@ def main(argv: list[str] | None = None) -> int:
     argv = sys.argv[1:] if argv is None else argv
     only = next((word for word in argv if not word.startswith("-")), None)
     args = build_parser(only).parse_args(argv)
+    _silence_decoders()
     try:
         return importlib.import_module(f"shadowmaskformer.cli.{args.command}").run(args)
     except errors.ConfigError as error:
@@ -61,6 +62,16 @@ def main(argv: list[str] | None = None) -> int:
         # The reader went away: point stdout at nothing so that the interpreter's last flush stays silent.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_NOTHING_DONE
+
+
+def _silence_decoders() -> None:
+    """Pillow and tifffile grumble about odd tags on their own; what matters reaches the user as our warnings."""
+    import logging
+    import warnings
+
+    warnings.filterwarnings("ignore", module="PIL")
+    logging.getLogger("tifffile").addHandler(logging.NullHandler())
+    logging.basicConfig(format="%(message)s", level=logging.WARNING)
 
 
 def _failed(error: Exception, debug: bool, code: int) -> int:

@@ -22,6 +22,8 @@ class TrainConfig:
     Attributes:
         variant: the network's size, a name in `config.VARIANTS`.
         embedding: its patch embedding.
+        w1: gain that MAPE gives shadow pixels.
+        w2: gain that MAPE gives lit pixels.
         depths: blocks per stage in place of the variant's; empty keeps the variant's.
         attention_conv: whether attention blocks add their convolution branch.
         zero_head: start the head at zero, so that the first answer is the picture to be corrected itself.
@@ -50,6 +52,8 @@ class TrainConfig:
 
     variant: str = "middle"
     embedding: str = "mape"
+    w1: float = 2.5
+    w2: float = 1.0
     depths: tuple[int, ...] = ()
     attention_conv: bool = True
     zero_head: bool = False
@@ -102,7 +106,12 @@ class TrainConfig:
 
     def model_config(self) -> ModelConfig:
         """The network that this run trains."""
-        changes: dict[str, Any] = {"embedding": self.embedding, "attention_conv": self.attention_conv}
+        changes: dict[str, Any] = {
+            "embedding": self.embedding,
+            "w1": self.w1,
+            "w2": self.w2,
+            "attention_conv": self.attention_conv,
+        }
         if self.depths:
             changes["depths"] = self.depths
         return dataclasses.replace(variant(self.variant), **changes)

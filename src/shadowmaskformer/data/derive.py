@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shadowmaskformer.errors import ArrayError
+from shadowmaskformer.masks import grow
 
 SHARE = 0.62
 """The edge lies where the shadow is this much as deep as in its core, in the logarithm."""
@@ -33,9 +34,6 @@ GROWTH = 0.0156
 """How far the mask is grown in the end, likewise."""
 RULE = (SHARE, CORE, FAINTEST, FLOOR, SMOOTHING, VOTE, GROWTH)
 """All constants: a mask depends on the pair and on these alone."""
-
-
-_NONE = 1e-4  # a mean of zeros, up to the rounding of running sums
 
 
 def derive_mask(shadow: NDArray[np.float32], clean: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -66,7 +64,7 @@ def derive_mask(shadow: NDArray[np.float32], clean: NDArray[np.float32]) -> NDAr
     smooth = box_mean(box_mean(ratio, round(SMOOTHING * side)), round(SMOOTHING * side))
     threshold = max(FAINTEST, SHARE * float(np.percentile(smooth, CORE)))
     vote = box_mean((smooth > threshold).astype(np.float32), round(VOTE * side)) > 0.5
-    return (box_mean(vote.astype(np.float32), round(GROWTH * side)) > _NONE).astype(np.float32)
+    return grow(vote.astype(np.float32), GROWTH * side)
 
 
 def box_mean(plane: NDArray[np.float32], radius: int) -> NDArray[np.float32]:

@@ -69,6 +69,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    import time
+
     from tqdm import tqdm
 
     from shadowmaskformer import evaluate as room
@@ -84,6 +86,7 @@ def run(args: argparse.Namespace) -> int:
     methods += [room.Removal(None) for _ in dict.fromkeys(args.method)]
     methods += [room.Removal(weights) for weights in args.weights]
 
+    started = time.monotonic()
     with tqdm(total=len(test.triplets), unit="picture", desc=test.name, file=sys.stderr) as bar:
 
         def progress(done: int, total: int) -> None:
@@ -113,4 +116,11 @@ def run(args: argparse.Namespace) -> int:
         print(room.interval_table(evaluation, protocol).text() + "\n")
     if len(protocols) > 1:
         print(room.protocols_table(evaluation).text() + "\n")
+    if not args.no_report:
+        from shadowmaskformer.evaluate import appendix
+
+        report = appendix.build(evaluation, methods, masks, seconds=time.monotonic() - started)
+        print(f"report: {report.write(args.output)}")
+    for name, path in evaluation.csv_files.items():
+        print(f"per image, {name}: {path}")
     return EXIT_SOME_FAILED if evaluation.missing else EXIT_OK

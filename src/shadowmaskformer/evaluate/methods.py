@@ -206,7 +206,7 @@ class Removal:
             # The raw network at the protocol's own size: no working size, however large the picture.
             self.remover = ShadowRemover(weights=weights, working_pixels=sys.maxsize)
             file = weights_room.locate(weights)
-            self.name = name or (file.parent.name if file.name == weights_room.WEIGHTS_FILE else file.stem)
+            self.name = name or _weights_name(file)
             self.identity = f"weights {hashlib.sha256(file.read_bytes()).hexdigest()}"
             self.params_m = sum(array.size for array in weights_room.load(weights)[1].values()) / 1e6
 
@@ -223,6 +223,18 @@ class Removal:
         pixels = photo.astype(np.float32)
         correction = self.remover.correct(pixels, (mask / 255).astype(np.float32))
         return as_uint8(correction.apply(pixels))
+
+
+def _weights_name(file: Path) -> str:
+    """The folder's name; of a training run's `best` folder, the run's.
+
+    >>> _weights_name(Path("runs/wide/best/model.safetensors"))
+    'wide'
+    """
+    if file.name != weights_room.WEIGHTS_FILE:
+        return file.stem
+    folder = file.resolve().parent
+    return folder.parent.name if folder.name == "best" else folder.name
 
 
 def read_mask(path: Path, shape: tuple[int, ...]) -> NDArray[np.uint8]:

@@ -1,0 +1,243 @@
+"""Figures of the report, as PNG bytes: strips, error maps, scatter, mask quality, sign statistic.
+
+Matplotlib comes with the extra `evaluate`; everything is drawn on its object interface, so that no global state
+of a caller's plots is touched.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shadowmaskformer import metrics
+from shadowmaskformer.errors import MissingExtraError
+from shadowmaskformer.evaluate.protocols import as_float
+
+INK, MUTED, ACCENT, OTHER = "#1b1b1f", "#6b6b76", "#c2410c", "#94a3b8"
+DPI = 160
+PANEL_INCHES = 1.75
+HEAT_LIMIT = 30.0
+"""Upper end of every error map, in the units of the Lab MAE: one scale for all pictures and methods."""
+
+
+@dataclass(frozen=True)
+class Strip:
+    """One line of a comparison: pictures of one size, left to right.
+
+    Attributes:
+        label: the picture's name, and a word on it.
+        truth: RGB, (H, W, 3), [0, 1].
+        mask: (H, W), [0, 1].
+        pictures: input first, then each method's result, as `truth`.
+    """
+
+    label: str
+    truth: NDArray
+    mask: NDArray
+    pictures: Sequence[NDArray]
+
+
+def comparison(strips: Sequence[Strip], methods: Sequence[str]) -> bytes:
+    """Input, mask, each method, truth: one line a picture.
+
+    Args:
+        strips: the lines.
+        methods: names of `Strip.pictures` after the input.
+    """
+    titles = ["Input", "Mask", *methods, "Truth"]
+    figure, axes = _grid(len(strips), len(titles), strips)
+    for line, strip in zip(axes, strips, strict=True):
+        panels = [strip.pictures[0], strip.mask, *strip.pictures[1:], strip.truth]
+        for axis, panel in zip(line, panels, strict=True):
+            axis.imshow(np.clip(panel, 0, 1), cmap="gray", vmin=0, vmax=1, interpolation="antialiased")
+        line[0].set_ylabel(strip.label, fontsize=7, color=MUTED)
+    for axis, title in zip(axes[0], titles, strict=True):
+        axis.set_title(title, fontsize=8, color=INK)
+    return _png(figure)
+
+
+def error_maps(strips: Sequence[Strip], methods: Sequence[str]) -> bytes:
+    """Lab error |ΔL| + |Δa| + |Δb| of input and methods, all on the scale 0 … 30, with each map's mean."""
+    titles = ["Input", *methods]
+    figure, axes = _grid(len(strips), len(titles), strips, bar=True)
+    heat = None
+    for line, strip in zip(axes, strips, strict=True):
+        truth = metrics.lab_d50(strip.truth)
+        for axis, picture in zip(line, strip.pictures, strict=True):
+            error = metrics.absolute_error(metrics.lab_d50(picture), truth)
+            heat = axis.imshow(error, cmap="inferno", vmin=0, vmax=HEAT_LIMIT, interpolation="antialiased")
+            axis.contour(strip.mask > 0.5, levels=[0.5], colors="white", linewidths=0.4, alpha=0.7)
+            axis.text(0.03, 0.04, f"{error.mean():.2f}", transform=axis.transAxes, **_number_style())
+        line[0].set_ylabel(strip.label, fontsize=7, color=MUTED)
+    for axis, title in zip(axes[0], titles, strict=True):
+        axis.set_title(title, fontsize=8, color=INK)
+    if heat is not None:
+        bar = figure.colorbar(heat, ax=axes.ravel().tolist(), fraction=0.05, pad=0.015, extend="max")
+        bar.ax.tick_params(labelsize=7, colors=MUTED)
+        bar.outline.set_visible(False)
+        bar.set_label("|ΔL| + |Δa| + |Δb|", fontsize=7, color=MUTED)
+    return _png(figure)
+
+
+@dataclass(frozen=True)
+class Point:
+    """A method in the scatter: million parameters, error, and whether we measured it."""
+
+    name: str
+    params_m: float
+    error: float
+    ours: bool
+
+
+def scatter(points: Sequence[Point], ylabel: str) -> bytes:
+    """Parameters (logarithmic) against error: lower left is better."""
+    figure = _figure(6.2, 3.6)
+    axis = figure.subplots()
+    for ours, colour in ((False, OTHER), (True, ACCENT)):
+        chosen = [p for p in points if p.ours == ours]
+        axis.scatter([p.params_m for p in chosen], [p.error for p in chosen], s=34, color=colour, zorder=3)
+    for place, point in enumerate(sorted(points, key=lambda p: p.error)):
+        # Alternate sides: neighbours in error are neighbours on paper.
+        side = 1 if place % 2 else -1
+        axis.annotate(
+            point.name,
+            (point.params_m, point.error),
+            xytext=(6 * side, 4),
+            textcoords="offset points",
+            ha="left" if side > 0 else "right",
+            fontsize=7,
+            color=ACCENT if point.ours else INK,
+        )
+    axis.set_xscale("log")
+    axis.margins(x=0.22, y=0.12)
+    axis.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    axis.set_xlabel("parameters (million)", fontsize=8)
+    axis.set_ylabel(ylabel, fontsize=8)
+    _plain(axis)
+    return _png(figure)
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A line of error over BER, one per region."""
+
+    label: str
+    ber: Sequence[float]
+    error: Sequence[float]
+    published: bool = False
+
+
+def mask_quality(curves: Sequence[Curve], ylabel: str) -> bytes:
+    """Error against the mask's balance error rate; published curves dashed."""
+    figure = _figure(6.2, 3.4)
+    axis = figure.subplots()
+    colours = {"S": "#c2410c", "NS": "#0f766e", "All": "#1b1b1f"}
+    for curve in curves:
+        colour = colours.get(curve.label.split()[0], INK)
+        style: dict[str, Any] = {"linestyle": "--", "alpha": 0.55} if curve.published else {"linestyle": "-"}
+        axis.plot(curve.ber, curve.error, marker="o", markersize=3.5, color=colour, label=curve.label, **style)
+    axis.set_xlabel("balance error rate of the mask (%)", fontsize=8)
+    axis.set_ylabel(ylabel, fontsize=8)
+    axis.set_ylim(bottom=0)
+    axis.legend(fontsize=7, frameon=False, ncols=2)
+    _plain(axis)
+    return _png(figure)
+
+
+def mask_panels(photo: NDArray, masks: Sequence[tuple[str, NDArray]]) -> bytes:
+    """A photo and its mask at falling quality, side by side.
+
+    Args:
+        photo: RGB, (H, W, 3), [0, 1].
+        masks: (title, mask (H, W) in [0, 1]).
+    """
+    strip = Strip("", photo, np.zeros(photo.shape[:2]), [])
+    figure, axes = _grid(1, len(masks) + 1, [strip])
+    for axis, (title, panel) in zip(axes[0], [("Photo", photo), *masks], strict=True):
+        axis.imshow(panel, cmap="gray", vmin=0, vmax=1, interpolation="nearest")
+        axis.set_title(title, fontsize=8, color=INK)
+    return _png(figure)
+
+
+def sign_statistic(shadow: NDArray, lit: NDArray) -> bytes:
+    """Histograms of x in [−1, 1] inside and outside the shadow, with the share below 0 of each.
+
+    Args:
+        shadow: (64,), share of the shadow region's values in equal bins of [−1, 1].
+        lit: as `shadow`, outside.
+    """
+    figure = _figure(6.2, 2.6)
+    edges = np.linspace(-1, 1, len(shadow) + 1)
+    for axis, share, title, colour in zip(
+        figure.subplots(1, 2, sharey=True), (shadow, lit), ("Shadow", "Lit"), (ACCENT, "#0f766e"), strict=True
+    ):
+        axis.bar(edges[:-1], share * 100, width=np.diff(edges), align="edge", color=colour, alpha=0.85)
+        axis.axvline(0, color=INK, linewidth=0.8)
+        below = 100 * share[edges[:-1] < 0].sum()
+        axis.set_title(f"{title}: {below:.0f} % negative, {100 - below:.0f} % positive", fontsize=8, color=INK)
+        axis.set_xlabel("pixel value x", fontsize=8)
+        _plain(axis)
+    figure.axes[0].set_ylabel("% of values", fontsize=8)
+    return _png(figure)
+
+
+def _grid(rows: int, columns: int, strips: Sequence[Strip], *, bar: bool = False) -> tuple[Any, Any]:
+    height, width = strips[0].truth.shape[:2]
+    panel = PANEL_INCHES * height / width
+    figure = _figure(columns * PANEL_INCHES + 0.3 + 0.7 * bar, rows * (panel + 0.06) + 0.35)
+    axes = figure.subplots(rows, columns, squeeze=False)
+    for axis in axes.ravel():
+        axis.set_xticks([])
+        axis.set_yticks([])
+        for spine in axis.spines.values():
+            spine.set_visible(False)
+    return figure, axes
+
+
+def _figure(width: float, height: float) -> Any:
+    try:
+        from matplotlib.figure import Figure
+    except ModuleNotFoundError as error:
+        raise MissingExtraError("figures need matplotlib; run: pip install 'shadowmaskformer[evaluate]'") from error
+    return Figure(figsize=(width, height), dpi=DPI, layout="constrained")
+
+
+def _number_style() -> dict[str, Any]:
+    """White on a dark rim: readable on the darkest and on the brightest map."""
+    from matplotlib.patheffects import withStroke
+
+    rim = withStroke(linewidth=2, foreground="black")
+    return {"fontsize": 7, "color": "white", "weight": "bold", "path_effects": [rim]}
+
+
+def _plain(axis: Any) -> None:
+    for side in ("top", "right"):
+        axis.spines[side].set_visible(False)
+    axis.tick_params(labelsize=7, colors=MUTED)
+    axis.grid(visible=True, color="#e5e7eb", linewidth=0.6)
+    axis.set_axisbelow(True)
+
+
+def _png(figure: Any) -> bytes:
+    stream = io.BytesIO()
+    # No date or software in the file: equal results give equal bytes.
+    figure.savefig(stream, format="png", metadata={"Software": None})
+    return stream.getvalue()
+
+
+def thumbnail(picture: NDArray, side: int = 384) -> NDArray:
+    """A picture for print, its longer side at most `side`, [0, 1]."""
+    picture = as_float(picture)
+    scale = min(1.0, side / max(picture.shape[:2]))
+    height, width = (max(1, round(length * scale)) for length in picture.shape[:2])
+    return np.clip(metrics.resize_area(picture, height, width), 0, 1)
+
+
+def fit(picture: NDArray, height: int, width: int) -> NDArray:
+    """A picture stretched to a size, so that results of all sizes can stand side by side."""
+    return metrics.resize_area(picture, height, width)

@@ -6,7 +6,6 @@ Everything here works without PyTorch, except reading a `.pth`.
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -23,6 +22,7 @@ from shadowmaskformer.errors import (
     UnsafeWeightsError,
     WeightsError,
 )
+from shadowmaskformer.output import write_atomically
 
 WEIGHTS_FILE, CONFIG_FILE = "model.safetensors", "config.json"
 FORMAT_VERSION = 1
@@ -155,23 +155,11 @@ def save(folder: str | Path, config: ModelConfig, arrays: Mapping[str, NDArray[A
     text = json.dumps({"format_version": FORMAT_VERSION, **config.to_dict()}, indent=2) + "\n"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        _replace(folder / CONFIG_FILE, text.encode())
-        _replace(folder / WEIGHTS_FILE, data)
     except OSError as error:
-        raise OutputError(f"{folder}: cannot write weights ({error.strerror}); choose another folder") from error
+        raise OutputError(f"{folder}: cannot be made ({error.strerror}); choose another folder") from error
+    write_atomically(folder / CONFIG_FILE, text.encode(), overwrite=True)
+    write_atomically(folder / WEIGHTS_FILE, data, overwrite=True)
     return folder / WEIGHTS_FILE
-
-
-def _replace(path: Path, data: bytes) -> None:
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with temporary.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def parameter_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:

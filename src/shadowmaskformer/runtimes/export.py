@@ -158,8 +158,10 @@ def _write_openvino(model: ShadowMaskFormer, path: Path) -> None:
 
 def _write_torch(model: ShadowMaskFormer, path: Path) -> None:
     import torch
-    import torch.fx.experimental._config as tracing
     from torch.export import Dim
+    from torch.fx.experimental import _config
+
+    tracing: Any = _config
 
     axes = {0: Dim("batch", min=1), 2: Dim("height", min=SMALLEST_TORCH), 3: Dim("width", min=SMALLEST_TORCH)}
     # Without these two, the exporter refuses sizes of which it cannot prove that no axis gets length one.
@@ -186,7 +188,7 @@ _WRITERS: dict[str, Callable[[ShadowMaskFormer, Path], None]] = {
 def _run_onnx(path: Path) -> Callable[[Arrays], Floats]:
     import onnxruntime
 
-    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    session: Any = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
     used = [each.name for each in session.get_inputs()]
     return lambda arrays: session.run(["restored"], {name: arrays[name] for name in used})[0]
 
@@ -257,4 +259,4 @@ def _pieces(model: ShadowMaskFormer, batch: int, height: int, width: int) -> Arr
     if embedding_of(model.config).starts_relit:
         light = [relight(photo, mask).clamped(photo) for photo, mask in zip(photos, masks, strict=True)]
         pictures["start"] = np.stack([each.apply(photo) for each, photo in zip(light, photos, strict=True)])
-    return {name: np.ascontiguousarray(stack.transpose(0, 3, 1, 2)) for name, stack in pictures.items()}
+    return {name: np.ascontiguousarray(stack.transpose(0, 3, 1, 2), np.float32) for name, stack in pictures.items()}

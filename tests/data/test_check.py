@@ -103,3 +103,17 @@ def test_progress_counts_every_pair(tmp_path: Path) -> None:
     seen: list[tuple[int, int]] = []
     check(open_dataset(write_srd(tmp_path)), progress=lambda done, total: seen.append((done, total)))
     assert seen == [(n, 9) for n in range(1, 10)]
+
+
+@pytest.mark.slow
+def test_the_figures_of_srd(shared: Path) -> None:
+    """The counts that every user of SRD should know, on the reduced and recompressed copy too."""
+    if not (shared / "SRD" / "train").is_dir():
+        pytest.skip("the copy of SRD beside the project is not unpacked (../shared/unpack-srd)")
+    report = check(open_dataset(shared / "SRD"))
+    assert {name: (split.pairs, split.clean_pictures) for name, split in report.splits.items()} == {
+        "train": (2680, 462),
+        "test": (408, 256),
+    }
+    assert report.overlaps[0].same_picture == 358
+    assert report.faults == ()

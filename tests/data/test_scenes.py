@@ -81,3 +81,12 @@ def test_the_fingerprint_knows_content_and_not_place(tmp_path: Path) -> None:
     save(scene(7), second / "train" / "shadow" / "IMG_3.png")
     assert fingerprint(open_dataset(second).split("train")) != marks[0]
     assert fingerprint(open_dataset(first).split("train")[1:]) != marks[0]
+
+
+def test_an_unreadable_clean_picture_is_a_scene_of_its_own(tmp_path: Path) -> None:
+    folder = write_srd(tmp_path, train=6)
+    (folder / "train" / "shadow_free" / "IMG_3_no_shadow.png").write_bytes(b"no picture")
+    dataset = open_dataset(folder)
+    assert scene_groups(dataset.split("train")) == (0, 0, 1, 2, 3, 3)
+    assert unseen_scenes(dataset.split("test"), dataset.split("train")) == (False, False, False)
+    assert unseen_scenes(dataset.split("train"), dataset.split("test"))[3]

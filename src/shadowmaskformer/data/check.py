@@ -194,7 +194,7 @@ def misalignment(shadow: NDArray[np.float32], clean: NDArray[np.float32]) -> tup
 
 
 def _overlap(name: str, triplets: Sequence[Triplet], test: CleanPictures, train: CleanPictures) -> Overlap:
-    nearest = test.distances(train).min(axis=1, initial=np.inf)
+    nearest = test.nearest(train)
     distance = [float(nearest[number]) for number in test.which]
     names = tuple(t.name for t, d in zip(triplets, distance, strict=True) if d <= SAME_PICTURE)
     return Overlap(name, len(names), sum(SAME_PICTURE < d <= SAME_VIEW for d in distance), names)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from shadowmaskformer.data.layouts import Triplet
 from shadowmaskformer.data.pictures import gray_thumbnail
-from shadowmaskformer.errors import DatasetError
+from shadowmaskformer.errors import DatasetError, ImageReadError
 
 SIDE = 32
 SAME_PICTURE = 0.45
@@ -58,7 +58,7 @@ class CleanPictures:
     Attributes:
         which: for each triplet, the index of its clean picture.
         paths: one file for each clean picture.
-        thumbnails: (N, 1024) float32, luminance.
+        thumbnails: (N, 1024) float32, luminance; NaN for a file that cannot be read: it is like no other.
     """
 
     def __init__(self, triplets: Sequence[Triplet]) -> None:
@@ -68,17 +68,28 @@ class CleanPictures:
             self.which = [index.setdefault(key, len(index)) for key in keys]
             first = {number: t.clean for number, t in reversed(list(zip(self.which, triplets, strict=True)))}
             self.paths = [first[number] for number in range(len(index))]
-            thumbnails = list(pool.map(lambda path: gray_thumbnail(path, SIDE).ravel(), self.paths))
+            thumbnails = list(pool.map(_thumbnail, self.paths))
         self.thumbnails = np.stack(thumbnails) if thumbnails else np.zeros((0, SIDE * SIDE), np.float32)
 
     def __len__(self) -> int:
         return len(self.paths)
+
+    def nearest(self, other: CleanPictures) -> NDArray[np.float32]:
+        """Distance of each picture to the most similar one of `other`, (len(self),); inf where there is none."""
+        return np.fmin.reduce(self.distances(other), axis=1, initial=np.inf)
 
     def distances(self, other: CleanPictures) -> NDArray[np.float32]:
         """RMS difference of the thumbnails, (len(self), len(other)), [0, 255]."""
         # Row by row: the expanded square would lose the small distances that matter to rounding.
         rows = [np.sqrt(np.square(other.thumbnails - row).mean(axis=1)) for row in self.thumbnails]
         return np.stack(rows) if rows else np.zeros((0, len(other)), np.float32)
+
+
+def _thumbnail(path: Path) -> NDArray[np.float32]:
+    try:
+        return gray_thumbnail(path, SIDE).ravel()
+    except ImageReadError:
+        return np.full(SIDE * SIDE, np.nan, np.float32)
 
 
 def scene_groups(triplets: Sequence[Triplet]) -> tuple[int, ...]:
@@ -138,6 +149,5 @@ def validation_split(
 def unseen_scenes(test: Sequence[Triplet], train: Sequence[Triplet]) -> tuple[bool, ...]:
     """For each test triplet, whether its clean picture is absent from `train`, in any size or quality."""
     pictures = CleanPictures(test)
-    distances = pictures.distances(CleanPictures(train))
-    nearest = distances.min(axis=1, initial=np.inf)
+    nearest = pictures.nearest(CleanPictures(train))
     return tuple(bool(nearest[number] > SAME_PICTURE) for number in pictures.which)

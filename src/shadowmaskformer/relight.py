@@ -28,10 +28,10 @@ FALLBACK_GAIN = 2.5
 
 _WORKING_SIDE = 1024  # pixels; larger pictures are measured on a reduced copy
 _CELLS = 20  # along the picture's side
-_EDGE = 6 / 256  # nearer to the edge than this a band counts less: the penumbra lies there
-_BAND = 20 / 256  # how far from the edge the bands reach
+_EDGE = 8 / 256  # nearer to the edge than this a band counts less: the penumbra lies there
+_BAND = 24 / 256  # how far from the edge the bands reach
 _PENUMBRA = 14 / 256  # how far from the edge the shadow may still fade
-_NEAR = 0.2  # distance at which a pair's weight has fallen to a quarter
+_NEAR = 0.25  # distance at which a pair's weight has fallen to a quarter
 _ALIKE = 0.15  # distance in colour at which a pair's weight has fallen to a quarter
 _DARK = 0.02  # keeps ratios of nearly black colours finite
 

@@ -113,12 +113,14 @@ struct Prepared {
     qkv_b = arena.floats(3 * channels);
     for (int j = 0; j < 3 * channels; ++j) {
       const float scale = j < channels ? query_scale(shape) : 1.0f;
-      float sum = w.qkv_b[j];
-      for (int c = 0; c < channels; ++c) {
-        sum += w.qkv_w[j * channels + c] * w.norm_b[c];
-        folded[j * channels + c] = scale * w.qkv_w[j * channels + c] * w.norm_w[c];
+      const float* weight = w.qkv_w + long(j) * channels;
+      Lane8 bias{};
+      for (int c = 0; c < channels; c += kLanes) {
+        bias += load<kLanes>(weight + c) * load<kLanes>(w.norm_b + c);
+        store<kLanes>(folded + long(j) * channels + c,
+                      load<kLanes>(weight + c) * load<kLanes>(w.norm_w + c) * scale);
       }
-      qkv_b[j] = scale * sum;
+      qkv_b[j] = scale * (w.qkv_b[j] + sum<kLanes>(bias));
     }
     qk.pack(arena, folded, 2 * channels, channels);
     v.pack(arena, folded + 2L * channels * channels, channels, channels);
@@ -257,7 +259,7 @@ void forward(const AttentionShape& shape, const float* x, const AttentionBlockTe
     const WindowScratch s(memory + part * scratch, shape, false);
     for_windows_of_part(shape, part, parts, [&](const WindowPlace& at) {
       recompute_window(shape, block, w, at, x, maps, s);
-      const int count = at.rows * at.columns, step = tile_tokens(shape.hidden);
+      const int count = at.rows * at.columns, step = even_tile(count, shape.hidden);
       for (int t = 0; t < count; t += step)
         mlp_forward(block.mlp, std::min(step, count - t), s.y1 + long(t) * channels, channels, s.h,
                     s.x + long(t) * channels, channels);
@@ -317,7 +319,7 @@ void backward_window(const AttentionShape& shape, const Prepared& block, const A
   const long map_row = long(map.width) * channels, sample = at.sample * map_row * map.height;
   recompute_window(shape, block, w, at, x, maps, s);
   gather(at, channels, dy + sample, map_row, s.dy);
-  const int step = tile_tokens(shape.hidden);
+  const int step = even_tile(tokens, shape.hidden);
   for (int t = 0; t < tokens; t += step) {
     const long offset = long(t) * channels;
     mlp_backward(block.mlp, std::min(step, tokens - t), s.y1 + offset, channels, s.dy + offset, channels, s.h, s.dh,

@@ -92,7 +92,7 @@ void forward_band(const TokenShape& shape, int first, int last, const PackedConv
     v.around(out, rows);
     convolve_row(rows, block.taps, block.conv_b, channels, width, u, channels);
     linear_row(block.proj, block.proj_b, x + out * row, width, u, y1);
-    const int step = tile_tokens(block.mlp.hidden);
+    const int step = even_tile(width, block.mlp.hidden);
     for (int t = 0; t < width; t += step)
       mlp_forward(block.mlp, std::min(step, width - t), y1 + long(t) * channels, channels, h,
                   y + out * row + long(t) * channels, channels);
@@ -164,7 +164,7 @@ void backward_band(const TokenShape& shape, int first, int last, const PackedCon
   const int width = shape.width, channels = shape.channels, height = shape.height;
   const long row = long(width) * channels;
   const Ring v(s.v, width, channels, height), du(s.du, width, channels, height);
-  const int step = tile_tokens(block.mlp.hidden);
+  const int step = even_tile(width, block.mlp.hidden);
   const float* rows[5];
   for (int at = std::max(first - 4, 0); at < last + 4; ++at) {
     if (at < height) linear_row(block.v, block.v_b, nullptr, width, x + at * row, v.row(at));

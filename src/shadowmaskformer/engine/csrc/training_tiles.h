@@ -22,9 +22,14 @@ constexpr int kTaps = 25;
 // Scratch rows of `hidden` floats lie this far apart: 384 floats would fall on few sets of the first-level cache.
 SMF_INLINE long padded_row(int width) { return width + kLanes; }
 
-// Tokens of a tile: its hidden activations take about 48 KB, so that they and their gradient stay in the second-level
-// cache.
-SMF_INLINE int tile_tokens(int hidden) { return std::max(16, 12288 / hidden / 4 * 4); }
+// Most tokens of a tile: its hidden activations take about 96 KB, so that they and their gradient stay in the
+// second-level cache.
+SMF_INLINE int tile_tokens(int hidden) { return std::max(16, 24576 / hidden / 4 * 4); }
+// Tokens of each tile when `tokens` are cut into tiles of about equal size.
+SMF_INLINE int even_tile(int tokens, int hidden) {
+  const int most = tile_tokens(hidden), tiles = (tokens + most - 1) / most;
+  return ((tokens + tiles - 1) / tiles + 3) / 4 * 4;
+}
 
 struct PackedLinear {
   float* forward;   // B of Y = X·Wᵀ

@@ -35,33 +35,32 @@ SMF_INLINE float query_scale(const AttentionShape& shape) {
   return 1.0f / std::sqrt(float(shape.tokens.channels / shape.heads));
 }
 
-// Calls body(head, key, query, index into the table) for every pair of tokens of a window.
-template <class Body>
-SMF_INLINE void for_pairs(const AttentionShape& shape, const Body& body) {
-  const int side = shape.window;
-  for (int head = 0; head < shape.heads; ++head)
-    for (int key = 0; key < side * side; ++key)
-      for (int query = 0; query < side * side; ++query) {
-        const int down = query / side - key / side + side - 1, right = query % side - key % side + side - 1;
-        body(head, key, query, (down * (2 * side - 1) + right) * shape.heads + head);
-      }
-}
-
-// The table as (heads, key, padded query); padding is 0.
+// The table as (heads, key, padded query); padding is 0. Neighbouring queries lie side by side in both.
 SMF_INLINE void expand_positions(const AttentionShape& shape, const float* table, float* position) {
-  const int count = window_tokens(shape), row = padded_window(shape);
-  std::memset(position, 0, position_size(shape) * sizeof(float));
-  for_pairs(shape, [&](int head, int key, int query, int index) {
-    position[(long(head) * count + key) * row + query] = table[index];
-  });
+  const int side = shape.window, reach = 2 * side - 1, heads = shape.heads, padding = padded_window(shape) - side * side;
+  for (int head = 0; head < heads; ++head)
+    for (int key_y = 0; key_y < side; ++key_y)
+      for (int key_x = 0; key_x < side; ++key_x) {
+        for (int y = side - 1 - key_y; y < 2 * side - 1 - key_y; ++y) {
+          const float* from = table + long(y * reach + side - 1 - key_x) * heads + head;
+          for (int x = 0; x < side; ++x) *position++ = from[x * heads];
+        }
+        for (int i = 0; i < padding; ++i) *position++ = 0;
+      }
 }
 
 // The table's gradient from that of the pairs.
 SMF_INLINE void collect_positions(const AttentionShape& shape, const float* dposition, float* dtable) {
-  const int count = window_tokens(shape), row = padded_window(shape);
-  for_pairs(shape, [&](int head, int key, int query, int index) {
-    dtable[index] += dposition[(long(head) * count + key) * row + query];
-  });
+  const int side = shape.window, reach = 2 * side - 1, heads = shape.heads, padding = padded_window(shape) - side * side;
+  for (int head = 0; head < heads; ++head)
+    for (int key_y = 0; key_y < side; ++key_y)
+      for (int key_x = 0; key_x < side; ++key_x) {
+        for (int y = side - 1 - key_y; y < 2 * side - 1 - key_y; ++y) {
+          float* to = dtable + long(y * reach + side - 1 - key_x) * heads + head;
+          for (int x = 0; x < side; ++x) to[x * heads] += *dposition++;
+        }
+        dposition += padding;
+      }
 }
 
 // Calls body(place) for the windows of part `part`: consecutive windows with about equal numbers of real tokens.
@@ -130,10 +129,11 @@ SMF_INLINE void clear_padding(int tokens, int columns, float* x, long x_row) {
   for (int t = tokens; t % kLanes; ++t) std::memset(x + t * x_row, 0, columns * sizeof(float));
 }
 
-// Calls body(slot within the window, number among the tokens) for each run of real tokens of one row.
+// Calls body(slot within the window, number among the tokens, length) for each run of real tokens without a gap.
 template <class Body>
 SMF_INLINE void for_runs(const WindowPlace& at, int side, const Body& body) {
-  for (int y = 0; y < at.rows; ++y) body((at.top + y) * side + at.left, y * at.columns);
+  if (at.columns == side) return body(at.top * side, 0, at.rows * side);
+  for (int y = 0; y < at.rows; ++y) body((at.top + y) * side + at.left, y * at.columns, at.columns);
 }
 
 // Calls body(slot, number) for all keys: real tokens are numbered first, padded ones after them.
@@ -196,8 +196,8 @@ SMF_INLINE void attend(const AttentionShape& shape, const WindowPlace& at, const
       float* cut = s.cut_position + head * keys * n;
       for_keys(at, side, [&](int key, int number) {
         float* to = cut + number * n;
-        for_runs(at, side, [&](int slot, int token) {
-          std::memcpy(to + token, bias + key * n + slot, at.columns * sizeof(float));
+        for_runs(at, side, [&](int slot, int token, int length) {
+          for (int i = 0; i < length; ++i) to[token + i] = bias[key * n + slot + i];
         });
         for (int t = tokens; t < columns; ++t) to[t] = 0;
       });
@@ -272,8 +272,8 @@ SMF_INLINE void attend_backward(const AttentionShape& shape, const WindowPlace& 
     });
     if (tokens < keys)
       for_keys(at, side, [&](int key, int number) {
-        for_runs(at, side, [&](int slot, int token) {
-          for (int i = 0; i < at.columns; ++i) dbias[key * n + slot + i] += s.dscores[number * n + token + i];
+        for_runs(at, side, [&](int slot, int token, int length) {
+          for (int i = 0; i < length; ++i) dbias[key * n + slot + i] += s.dscores[number * n + token + i];
         });
       });
     // Heads of 12 channels are not whole vectors: through an array of their own, lest they spill over the next head.

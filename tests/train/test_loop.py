@@ -3,6 +3,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -165,6 +166,11 @@ def test_a_run_is_never_overwritten(data: Path, whole_run: Path) -> None:
         train.run(QUICK, data, whole_run)
 
 
+def test_the_bar_shows_loss_speed_and_time_left(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    train.run(dataclasses.replace(QUICK, steps=2, validations=1), data, tmp_path / "run", quiet=False)
+    assert re.search(r"100%\|.*loss 0\.\d+, \d+ kpixel/s, 00:00 left", capsys.readouterr().err)
+
+
 def test_nothing_to_resume_is_said(data: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no run to resume"):
         train.run(QUICK, data, tmp_path / "run", resume=True)
@@ -193,9 +199,7 @@ def test_a_step_without_finite_gradient_is_skipped_and_its_batch_kept(
     assert np.load(kept[0])["truth"].shape == (2, 3, 32, 32)
 
 
-def test_ten_bad_steps_in_a_row_end_the_run(
-    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ten_bad_steps_in_a_row_end_the_run(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     poison(monkeypatch, range(2, 99))
     with pytest.raises(TrainingError, match="10 steps in a row"):
         train.run(dataclasses.replace(QUICK, steps=30, validations=1), data, tmp_path / "run")
@@ -217,9 +221,7 @@ def test_training_starts_from_given_weights(data: Path, whole_run: Path, tmp_pat
     _, after = weights.load(tmp_path / "run" / "best")
     assert all(np.allclose(before[key], after[key], atol=1e-6) for key in before)
     with pytest.raises(ConfigError, match="another network"):
-        train.run(
-            dataclasses.replace(still, depths=(1, 1, 1, 1, 1)), data, tmp_path / "b", init=whole_run / "best"
-        )
+        train.run(dataclasses.replace(still, depths=(1, 1, 1, 1, 1)), data, tmp_path / "b", init=whole_run / "best")
 
 
 def test_sigterm_saves_and_stops(data: Path, tmp_path: Path) -> None:

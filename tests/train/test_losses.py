@@ -27,9 +27,7 @@ def test_a_batch_is_the_mean_of_its_halves(name: str, pictures: tuple[torch.Tens
 
 
 @pytest.mark.parametrize("name", LOSSES)
-def test_a_loss_is_least_at_the_truth_and_has_a_finite_gradient(
-    name: str, pictures: tuple[torch.Tensor, ...]
-) -> None:
+def test_a_loss_is_least_at_the_truth_and_has_a_finite_gradient(name: str, pictures: tuple[torch.Tensor, ...]) -> None:
     restored, truth, mask = pictures
     restored = restored.clone().requires_grad_()
     value = LOSSES[name](restored, truth, mask)

@@ -125,7 +125,8 @@ def run(
             state = load_checkpoint(out / CHECKPOINTS)
             learner.restore(state)
             at = Position(**state["position"])
-        samples, validation = open_samples(config, training, held_out, Path(cache or out / "cache"), processes)
+        folder = Path(cache or out / "cache")
+        samples, validation = open_samples(config, training, held_out, folder, processes, quiet=quiet)
         schedule = Schedule(config, len(samples), hours * 3600 if hours is not None else None)
         journal = Journal(out, resumed_at=at.step) if processes.leads else None
         if validation is not None and at.step == 0:
@@ -190,7 +191,7 @@ def run(
                             "elapsed_s": round(at.elapsed_s, 3),
                         },
                     )
-                    bar.show(progress, loss, pixels_per_s, at.elapsed_s)
+                    bar.show(progress, loss, pixels_per_s)
                     if validate:
                         _validate(validation, learner, at, journal, out, processes.device)
                     if validate or stop or time.monotonic() - saved > config.checkpoint_every_s:
@@ -219,8 +220,7 @@ class _Bar:
     """The progress bar: share of the run, running loss, speed, time left."""
 
     def __init__(self, *, hidden: bool, progress: float) -> None:
-        form = "{l_bar}{bar}| {desc}"
-        self._bar = tqdm(total=100.0, disable=hidden, bar_format=form.replace("{l_bar}", "{percentage:3.0f}%|"))
+        self._bar = tqdm(total=100.0, disable=hidden, bar_format="{percentage:3.0f}%|{bar}| {desc}")
         self._first, self._began, self._loss = progress, time.monotonic(), math.nan
 
     def __enter__(self) -> _Bar:
@@ -229,7 +229,7 @@ class _Bar:
     def __exit__(self, *error: object) -> None:
         self._bar.close()
 
-    def show(self, progress: float, loss: float, pixels_per_s: float, elapsed_s: float) -> None:
+    def show(self, progress: float, loss: float, pixels_per_s: float) -> None:
         """Move on to `progress`."""
         if self._bar.disable:
             return

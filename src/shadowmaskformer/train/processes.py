@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import os
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -63,7 +64,8 @@ def join_processes() -> Generator[Processes]:
         return
     if cuda:
         torch.cuda.set_device(device)
-    dist.init_process_group("nccl" if cuda else "gloo")
+    # The leader decodes the data set and validates while the others wait.
+    dist.init_process_group("nccl" if cuda else "gloo", timeout=datetime.timedelta(hours=2))
     try:
         yield Processes(dist.get_rank(), dist.get_world_size(), device)
     finally:

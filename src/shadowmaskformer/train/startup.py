@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import logging
 import platform
 from collections.abc import Collection, Sequence
 from importlib import metadata
@@ -10,9 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from tqdm import tqdm
 
 from shadowmaskformer.data import (
     Augment,
+    Cache,
     Samples,
     Triplet,
     build_cache,
@@ -27,6 +30,8 @@ from shadowmaskformer.train.config import TrainConfig, differences
 from shadowmaskformer.train.journal import git_state, read_description, write_description
 from shadowmaskformer.train.processes import Processes
 from shadowmaskformer.train.validation import Validation
+
+logger = logging.getLogger(__name__)
 
 CHECKPOINTS, BEST, PANELS, BAD_BATCHES = "checkpoints", "best", "panels", "bad-batches"
 
@@ -98,6 +103,8 @@ def open_samples(
     held_out: Sequence[Triplet],
     cache: Path,
     processes: Processes,
+    *,
+    quiet: bool,
 ) -> tuple[Samples, Validation | None]:
     """Decode the pictures once into `cache`; only the leading process gets the validation."""
     try:
@@ -106,10 +113,10 @@ def open_samples(
         raise ConfigError(f"bad key in the recipe's augment table: {error}") from error
     if not processes.leads:
         processes.wait()
-    train_cache = build_cache(training, cache / fingerprint(training)[:16])
+    train_cache = _decoded(training, cache, quiet=quiet or not processes.leads)
     validation = None
     if processes.leads:
-        held_out_cache = build_cache(held_out, cache / fingerprint(held_out)[:16])
+        held_out_cache = _decoded(held_out, cache, quiet=quiet)
         validation = Validation(
             Samples(held_out_cache, augment=Augment(), seed=0),
             pictures=config.validation_pictures,
@@ -118,6 +125,19 @@ def open_samples(
         )
         processes.wait()
     return Samples(train_cache, augment=augment, seed=config.seed), validation
+
+
+def _decoded(triplets: Sequence[Triplet], cache: Path, *, quiet: bool) -> Cache:
+    """The cache of `triplets`, built under a progress bar if it is not there yet; names what could not be read."""
+    with tqdm(total=len(triplets), desc="decoding", unit="picture", disable=quiet, leave=False, delay=1) as bar:
+
+        def show(done: int, _: int) -> None:
+            bar.update(done - bar.n)
+
+        decoded = build_cache(triplets, cache / fingerprint(triplets)[:16], progress=show)
+    for skipped in decoded.skipped:
+        logger.warning("left out: %s", skipped)
+    return decoded
 
 
 def starts_relit(config: TrainConfig) -> bool:

@@ -72,3 +72,11 @@ def test_adjust_writes_a_data_set(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert main(["data", "adjust", str(tmp_path / "data"), "-o", str(tmp_path / "plus")]) == 0
     assert capsys.readouterr().out.startswith("9 clean pictures written")
     assert (tmp_path / "plus" / "train" / "train_C_fixed" / "IMG_0.png").is_file()
+
+
+def test_draw_makes_a_data_set_of_photographs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    save(scene(0), tmp_path / "photos" / "a.png")
+    words = ["data", "draw", str(tmp_path / "photos"), "-o", str(tmp_path / "out"), "--per-photo"]
+    assert main([*words, "2"]) == 0
+    assert capsys.readouterr().out.startswith("2 triplets written")
+    assert main([*words, "0"]) == 2

@@ -8,7 +8,7 @@ from PIL import Image
 
 from data.drawn import box_mask, save, scene, shade, write_srd
 from shadowmaskformer.data import derive_mask, open_dataset
-from shadowmaskformer.data.writers import write_adjusted, write_masks
+from shadowmaskformer.data.writers import write_adjusted, write_masks, write_synthetic
 from shadowmaskformer.errors import DatasetError, OutputError
 
 
@@ -85,3 +85,45 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(OutputError, match="choose another folder"):
         write_masks(open_dataset(write_srd(tmp_path / "data")), tmp_path / "file")
+
+
+def test_shadows_drawn_on_photographs_are_a_data_set(tmp_path: Path) -> None:
+    for number in range(2):
+        save(scene(number, 96, 128), tmp_path / "photos" / f"p{number}.png")
+    assert write_synthetic(tmp_path / "photos", tmp_path / "out", per_photo=3).written == 6
+    dataset = open_dataset(tmp_path / "out")
+    assert (dataset.layout, len(dataset.split("train")), dataset.problems) == ("release", 6, ())
+    triplet = dataset.split("train")[0]
+    assert triplet.mask is not None
+    photo, mask, clean = (np.asarray(Image.open(p)) for p in (triplet.shadow, triplet.mask, triplet.clean))
+    np.testing.assert_array_equal(clean, scene(0, 96, 128))
+    np.testing.assert_array_equal(photo[mask == 0], clean[mask == 0])
+    assert photo[mask > 200].mean() < clean[mask > 200].mean()
+
+
+def test_drawn_shadows_depend_on_name_and_seed(tmp_path: Path) -> None:
+    photo = save(scene(0), tmp_path / "photos" / "b.png")
+    drawn: list[bytes] = []
+    for run, seed in enumerate((0, 0, 1)):
+        write_synthetic(tmp_path / "photos", tmp_path / str(run), per_photo=1, seed=seed)
+        drawn.append((tmp_path / str(run) / "train" / "cond" / "b-1.png").read_bytes())
+        save(scene(5), photo.with_name("a.png"))
+    assert drawn[0] == drawn[1] != drawn[2]
+
+
+def test_a_set_left_incomplete_is_made_whole(tmp_path: Path) -> None:
+    save(scene(0), tmp_path / "photos" / "a.png")
+    write_synthetic(tmp_path / "photos", tmp_path / "out", per_photo=2)
+    (tmp_path / "out" / "train" / "gt" / "a-2.png").unlink()
+    done = write_synthetic(tmp_path / "photos", tmp_path / "out", per_photo=2)
+    assert (done.written, done.already_there) == (1, 1)
+    assert len(open_dataset(tmp_path / "out").split("train")) == 2
+
+
+def test_photographs_of_one_name_or_none_at_all(tmp_path: Path) -> None:
+    with pytest.raises(DatasetError, match="holds no pictures"):
+        write_synthetic(tmp_path, tmp_path / "out")
+    save(scene(0), tmp_path / "a.png")
+    save(scene(0), tmp_path / "a.jpg")
+    with pytest.raises(DatasetError, match=r"a\.jpg and a\.png"):
+        write_synthetic(tmp_path, tmp_path / "out")

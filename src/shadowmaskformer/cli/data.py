@@ -7,11 +7,13 @@ Recognises ISTD, ISTD+, SRD, the released code's cond/gt/mask folders, lists of 
            scenes that train and test share; exit code 1 if files are unfit
   masks    a mask for each pair that has none, derived from the pair
   adjust   ISTD+ from ISTD: truth in the shadow pictures' own exposure
+  draw     synthetic shadows on a folder of photographs without any: a data set to train on
 
 examples:
   shadowmaskformer data check SRD -o sheet.jpg
   shadowmaskformer data masks SRD -o SRD-masks
   shadowmaskformer data adjust ISTD -o ISTD-plus
+  shadowmaskformer data draw holiday-photos -o drawn --per-photo 8
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
     from shadowmaskformer.data.check import Report
     from shadowmaskformer.data.writers import Written
 
-HELP = "check a data set, derive its masks, adjust its truth"
+HELP = "check a data set, derive its masks, adjust its truth, draw shadows"
 LISTED = 20
 SHEET_KINDS = {".jpg": "JPEG", ".jpeg": "JPEG", ".png": "PNG"}
 
@@ -42,8 +44,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     masks.add_argument("-o", "--output", type=Path, help="folder to write (default: beside the shadow pictures)")
     adjust = actions.add_parser("adjust", help="make ISTD+ from ISTD")
     adjust.add_argument("-o", "--output", type=Path, required=True, help="folder to write")
-    for action in (check, masks, adjust):
-        action.add_argument("folder", type=Path, help="the data set's folder, or a list of input|mask|gt")
+    draw = actions.add_parser("draw", help="draw synthetic shadows on photographs")
+    draw.add_argument("-o", "--output", type=Path, required=True, help="folder to write")
+    draw.add_argument("--per-photo", type=int, default=4, metavar="N", help="shadows per photo (default: 4)")
+    draw.add_argument("--seed", type=int, default=0, help="another seed draws other shadows (default: 0)")
+    for action in (check, masks, adjust, draw):
+        action.add_argument("folder", type=Path, help="the data set's folder")
         action.add_argument("--overwrite", action="store_true", help="replace files that are there")
         action.add_argument("--debug", action="store_true", default=argparse.SUPPRESS, help=argparse.SUPPRESS)
 
@@ -72,18 +78,30 @@ def _check(folder: Path, sheet: Path | None, args: argparse.Namespace) -> int:
 
 def _write(action: str, args: argparse.Namespace) -> int:
     from shadowmaskformer.data import open_dataset
-    from shadowmaskformer.data.writers import write_adjusted, write_masks
+    from shadowmaskformer.data.writers import write_adjusted, write_masks, write_synthetic
+    from shadowmaskformer.errors import ConfigError
 
-    dataset = open_dataset(args.folder)
+    output, overwrite = args.output, args.overwrite
     if action == "masks":
-        done = write_masks(dataset, args.output, overwrite=args.overwrite, progress=_progress("deriving"))
-    else:
-        done = write_adjusted(dataset, args.output, overwrite=args.overwrite, progress=_progress("adjusting"))
-    return _summary(action, done)
+        done = write_masks(open_dataset(args.folder), output, overwrite=overwrite, progress=_progress("deriving"))
+        return _summary("masks", done)
+    if action == "adjust":
+        done = write_adjusted(open_dataset(args.folder), output, overwrite=overwrite, progress=_progress("adjusting"))
+        return _summary("clean pictures", done)
+    if args.per_photo < 1 or args.seed < 0:
+        raise ConfigError(f"--per-photo {args.per_photo} --seed {args.seed}: expected at least 1 and at least 0")
+    done = write_synthetic(
+        args.folder,
+        output,
+        per_photo=args.per_photo,
+        seed=args.seed,
+        overwrite=overwrite,
+        progress=_progress("drawing"),
+    )
+    return _summary("triplets", done)
 
 
-def _summary(action: str, done: Written) -> int:
-    what = "masks" if action == "masks" else "clean pictures"
+def _summary(what: str, done: Written) -> int:
     print(f"{done.written} {what} written, {done.already_there} already there, {len(done.failed)} failed")
     for line in done.failed:
         print(f"shadowmaskformer: {line}", file=sys.stderr)

@@ -26,6 +26,7 @@ from shadowmaskformer.data.augment import Augment, draw_box, jitter_mask, religh
 from shadowmaskformer.data.layouts import Triplet, first_ten
 from shadowmaskformer.data.pictures import read_mask, read_rgb, resize, size_of
 from shadowmaskformer.data.scenes import content_key, fingerprint
+from shadowmaskformer.data.synthetic import draw as draw_shadow
 from shadowmaskformer.errors import DatasetError, ImageReadError, OutputError
 
 PICTURES, INDEX = "pictures.bin", "index.json"
@@ -238,8 +239,6 @@ class Samples:
         parts = tuple(_scaled(picture, size, box) for picture in (shadow, mask, clean))
         photo, soft, truth = turn(parts, augment, rng)
         if rng.random() < augment.synthetic:
-            from shadowmaskformer.data.synthetic import draw as draw_shadow
-
             photo, soft = draw_shadow(truth, rng)
         photo, truth = relight_both(photo, truth, augment, rng)
         if rng.random() < augment.mask_jitter:

@@ -1,13 +1,15 @@
-"""New files for a data set: masks that it lacks, and truth in the shadow pictures' own exposure."""
+"""New files: masks that a data set lacks, truth in its own exposure, and data sets drawn on photographs."""
 
 from __future__ import annotations
 
 import io
 import os
 import shutil
+import zlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -16,17 +18,21 @@ from PIL import Image
 
 from shadowmaskformer.data.adjust import adjust_clean
 from shadowmaskformer.data.derive import derive_mask
-from shadowmaskformer.data.layouts import WHOLE, Dataset, Triplet
-from shadowmaskformer.data.pictures import read_mask, read_rgb
+from shadowmaskformer.data.layouts import WHOLE, Dataset, Triplet, pictures_in
+from shadowmaskformer.data.pictures import read_mask, read_rgb, resize
+from shadowmaskformer.data.synthetic import draw
 from shadowmaskformer.errors import DatasetError, ImageReadError, OutputError
 from shadowmaskformer.output import write_atomically
 
 Progress = Callable[[int, int], None]
 
+SYNTHETIC_SIDE = 640
+"""Shorter side of the pictures that synthetic shadows are drawn on, at most; that of SRD."""
+
 
 @dataclass
 class Written:
-    """What a writer did: files written, files that were there already, and pairs it could not read."""
+    """What a writer did: pictures made, those that were there already, and those it could not read."""
 
     written: int = 0
     already_there: int = 0
@@ -50,7 +56,7 @@ def write_masks(
         return (derive_mask(shadow, clean) * 255).astype(np.uint8)
 
     work = [
-        (triplet, _mask_folder(triplet, split, out) / f"{triplet.name}.png", make)
+        _Job((_mask_folder(triplet, split, out) / f"{triplet.name}.png",), partial(_one, make, triplet))
         for split in dataset.splits
         for triplet in dataset.split(split, allow_unpaired=True)
         if triplet.mask is None or (overwrite and out is not None)
@@ -80,7 +86,7 @@ def write_adjusted(
             mask = (read_mask(triplet.mask) / np.float32(255)).astype(np.float32)
         if mask.shape != shadow.shape[:2]:
             raise ImageReadError(f"{triplet.mask}: mask and picture differ in size; save the mask at photo size")
-        return np.round(adjust_clean(shadow, clean, mask) * 255).astype(np.uint8)
+        return _uint8(adjust_clean(shadow, clean, mask))
 
     work: list[_Job] = []
     for split in dataset.splits:
@@ -89,11 +95,73 @@ def write_adjusted(
             _link(triplet.shadow, home / f"{split}_A" / f"{triplet.name}{triplet.shadow.suffix}")
             if triplet.mask is not None:
                 _link(triplet.mask, home / f"{split}_B" / f"{triplet.name}{triplet.mask.suffix}")
-            work.append((triplet, home / f"{split}_C_fixed" / f"{triplet.name}.png", make))
+            work.append(_Job((home / f"{split}_C_fixed" / f"{triplet.name}.png",), partial(_one, make, triplet)))
     return _write_all(work, overwrite, progress)
 
 
-_Job = tuple[Triplet, Path, Callable[[Triplet], NDArray[np.uint8]]]
+def write_synthetic(
+    photos: Path,
+    out: Path,
+    *,
+    per_photo: int = 4,
+    seed: int = 0,
+    overwrite: bool = False,
+    progress: Progress | None = None,
+) -> Written:
+    """Draw synthetic shadows on a folder of ordinary photographs: a data set of its own.
+
+    Args:
+        photos: folder of pictures without cast shadows.
+        out: folder for `train/{cond,mask,gt}/NAME-N.png`, the released code's layout.
+        per_photo: how many different shadows each photo gets.
+        seed: which; a photo's shadows depend on it and on the photo's name alone.
+        overwrite: replace pictures that are there.
+        progress: called with (done, all).
+    """
+    if not photos.is_dir():
+        raise DatasetError(f"{photos} is not a folder; name one that holds photographs")
+    found: dict[str, Path] = {}
+    for path in pictures_in(photos):
+        if path.stem in found:
+            raise DatasetError(f"{found[path.stem].name} and {path.name} would get the same names; rename one")
+        found[path.stem] = path
+    if not found:
+        raise DatasetError(f"{photos} holds no pictures; name a folder of photographs without shadows")
+
+    def make(path: Path, number: int) -> tuple[NDArray[np.uint8], ...]:
+        photo = read_rgb(path)
+        height, width = photo.shape[:2]
+        scale = min(1.0, SYNTHETIC_SIDE / min(height, width))
+        free = resize(photo, max(1, round(height * scale)), max(1, round(width * scale)))
+        name = zlib.crc32(path.stem.encode("utf-8", "surrogateescape"))
+        shadow, mask = draw((free / np.float32(255)).astype(np.float32), np.random.default_rng((seed, name, number)))
+        return _uint8(shadow), _uint8(mask), free
+
+    work = [
+        _Job(
+            tuple(out / "train" / role / f"{stem}-{number}.png" for role in ("cond", "mask", "gt")),
+            partial(make, path, number),
+        )
+        for stem, path in found.items()
+        for number in range(1, per_photo + 1)
+    ]
+    return _write_all(work, overwrite, progress)
+
+
+@dataclass(frozen=True)
+class _Job:
+    """Files that belong together and what makes their pictures."""
+
+    paths: tuple[Path, ...]
+    make: Callable[[], tuple[NDArray[np.uint8], ...]]
+
+
+def _one(make: Callable[[Triplet], NDArray[np.uint8]], triplet: Triplet) -> tuple[NDArray[np.uint8], ...]:
+    return (make(triplet),)
+
+
+def _uint8(picture: NDArray[np.float32]) -> NDArray[np.uint8]:
+    return np.round(picture * 255).astype(np.uint8)
 
 
 def _pair(triplet: Triplet) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
@@ -117,18 +185,20 @@ def _mask_folder(triplet: Triplet, split: str, out: Path | None) -> Path:
 def _write_all(work: list[_Job], overwrite: bool, progress: Progress | None) -> Written:
     result = Written()
     failed: list[str] = []
-    for folder in {path.parent for _, path, _ in work}:
+    for folder in {path.parent for job in work for path in job.paths}:
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise OutputError(f"{folder}: {error.strerror}; choose another folder with -o") from error
-    todo = [job for job in work if overwrite or not job[1].exists()]
+    todo = [job for job in work if overwrite or not all(path.exists() for path in job.paths)]
     result.already_there = len(work) - len(todo)
     for done, (job, made) in enumerate(_in_portions(todo), start=1):
         if isinstance(made, str):
             failed.append(made)
         else:
-            write_atomically(job[1], made, overwrite=overwrite)
+            for path, data in zip(job.paths, made, strict=True):
+                # A set that a killed run left incomplete is made again as a whole.
+                write_atomically(path, data, overwrite=overwrite or len(job.paths) > 1)
             result.written += 1
         if progress is not None:
             progress(done, len(todo))
@@ -136,12 +206,10 @@ def _write_all(work: list[_Job], overwrite: bool, progress: Progress | None) -> 
     return result
 
 
-def _in_portions(work: list[_Job]) -> Iterator[tuple[_Job, bytes | str]]:
-    def make(job: _Job) -> bytes | str:
+def _in_portions(work: list[_Job]) -> Iterator[tuple[_Job, tuple[bytes, ...] | str]]:
+    def make(job: _Job) -> tuple[bytes, ...] | str:
         try:
-            buffer = io.BytesIO()
-            Image.fromarray(job[2](job[0])).save(buffer, "PNG")
-            return buffer.getvalue()
+            return tuple(_png(picture) for picture in job.make())
         except ImageReadError as error:
             return str(error)
 
@@ -149,6 +217,12 @@ def _in_portions(work: list[_Job]) -> Iterator[tuple[_Job, bytes | str]]:
         for start in range(0, len(work), 32):
             part = work[start : start + 32]
             yield from zip(part, pool.map(make, part), strict=True)
+
+
+def _png(picture: NDArray[np.uint8]) -> bytes:
+    buffer = io.BytesIO()
+    Image.fromarray(picture).save(buffer, "PNG")
+    return buffer.getvalue()
 
 
 def _link(source: Path, target: Path) -> None:

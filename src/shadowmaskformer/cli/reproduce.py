@@ -1,0 +1,120 @@
+"""Run the paper's experiments on a data set and write them up as one report.
+
+  shadowmaskformer reproduce --all --data SRD -o report --mask-source derived --budget-minutes 120
+  shadowmaskformer reproduce --experiment embedding mask-quality --data ISTD -o report --mask-source dataset
+
+Experiments: tables (I to III, as far as the data goes), embedding (plain / MAPE / Mp→Ms / physical), size,
+mask-quality, generalisation (train without some scenes, test on those), sweep (w1 and w2). Each trains what it
+needs; runs are shared, and finished ones are kept in -o, so that the same command goes on after an interruption.
+What cannot be done with the data at hand is listed with the reason.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from pathlib import Path
+
+HELP = "run the paper's experiments and write the report"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    chosen = parser.add_mutually_exclusive_group(required=True)
+    chosen.add_argument("--all", action="store_true", help="every experiment")
+    chosen.add_argument("--experiment", nargs="+", metavar="NAME", help="only these")
+    parser.add_argument("--data", type=Path, required=True, metavar="DIR", help="a data set with train and test")
+    parser.add_argument("-o", "--output", type=Path, required=True, metavar="REPORT", help="the report's folder")
+    parser.add_argument(
+        "--mask-source", required=True, metavar="SOURCE", help="`dataset`, `derived` or a folder of masks"
+    )
+    parser.add_argument(
+        "--budget-minutes",
+        type=float,
+        metavar="N",
+        help="training time in all, split evenly over the runs (default: the recipe's own length for each)",
+    )
+    parser.add_argument("--recipe", help="a training recipe (default: paper; cpu with a budget)")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", help="change the recipe for all runs"
+    )
+    parser.add_argument("--weights", nargs="+", default=[], metavar="W", help="more rows for the main tables")
+    parser.add_argument(
+        "--hold-out",
+        type=Path,
+        metavar="FILE",
+        help="scenes to keep from training, one name a line (ISTD's walls, say); default: a draw",
+    )
+    parser.add_argument("--limit", type=int, metavar="N", help="score only N test pictures, spread over the set")
+    parser.add_argument("--workers", type=int, metavar="N", help="processes for the metrics")
+
+
+def run(args: argparse.Namespace) -> int:
+    from tqdm import tqdm
+
+    from shadowmaskformer import data
+    from shadowmaskformer import evaluate as room
+    from shadowmaskformer.cli import EXIT_INTERRUPTED, EXIT_OK
+    from shadowmaskformer.errors import ConfigError
+    from shadowmaskformer.evaluate import experiments
+    from shadowmaskformer.evaluate.workshop import Workshop, distinct
+
+    names = list(experiments.NAMES) if args.all else args.experiment
+    if unknown := [name for name in names if name not in experiments.NAMES]:
+        raise ConfigError(f"no experiment {unknown[0]!r}; choose from {', '.join(experiments.NAMES)}")
+    if args.budget_minutes is not None and args.budget_minutes <= 0:
+        raise ConfigError(f"--budget-minutes {args.budget_minutes:g}; give more than 0")
+    started = time.monotonic()
+    test = room.EvaluationSet.open(args.data, "test", args.limit)
+    held_out_folder, held_out = None, frozenset[str]()
+    if "generalisation" in names:
+        scenes = args.hold_out.read_text(encoding="utf-8").split() if args.hold_out else []
+        dataset = data.open_dataset(args.data)
+        held_out_folder, held_out = experiments.hold_out(dataset, args.output / "held-out", scenes)
+        held_out &= {triplet.name for triplet in test.triplets}
+    runs = experiments.runs_needed(names, held_out=bool(held_out))
+    recipe = args.recipe or ("paper" if args.budget_minutes is None else "cpu")
+    trainings = distinct(runs, recipe, args.set)
+    minutes = None if args.budget_minutes is None else args.budget_minutes / max(trainings, 1)
+
+    def say(line: str) -> None:
+        print(line, file=sys.stderr)
+
+    workshop = Workshop(
+        args.data,
+        held_out_folder,
+        args.output / "runs",
+        recipe=recipe,
+        overrides=args.set,
+        minutes=minutes,
+        say=say,
+    )
+    say(f"{trainings} trainings, {workshop.budget}: {', '.join(run.name for run in runs)}")
+    with tqdm(total=len(test.triplets), unit="picture", desc="scoring", file=sys.stderr) as bar:
+
+        def progress(done: int, total: int) -> None:
+            bar.total = total
+            bar.n = done
+            bar.refresh()
+
+        setting = experiments.Setting(
+            test=test,
+            protocol=room.protocols("standard", test.family)[0],
+            masks=room.MaskSource(args.mask_source),
+            folder=args.output,
+            workshop=workshop,
+            held_out=held_out,
+            extra=args.weights,
+            workers=args.workers,
+            progress=progress,
+        )
+        try:
+            report = experiments.reproduce(setting, names, args.budget_minutes, lambda: time.monotonic() - started)
+        except KeyboardInterrupt:
+            print(f"\ninterrupted; the same command goes on from {args.output}", file=sys.stderr)
+            return EXIT_INTERRUPTED
+    page = report.write(args.output)
+    for table in report.tables:
+        print(table.text() + "\n")
+    print(f"report: {page}")
+    return EXIT_OK

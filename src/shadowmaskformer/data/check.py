@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 
 from shadowmaskformer.data.derive import box_mean, derive_mask
-from shadowmaskformer.data.layouts import NO_MASK, Dataset, Problem, Triplet
+from shadowmaskformer.data.layouts import Dataset, Problem, ProblemKind, Triplet
 from shadowmaskformer.data.pictures import gray_draft, read_mask, read_rgb, resize, size_of
 from shadowmaskformer.data.scenes import SAME_PICTURE, SAME_VIEW, CleanPictures
 from shadowmaskformer.errors import ImageReadError
@@ -23,6 +23,8 @@ ALIGN_SIDE = 128
 """Side of the square pictures that are laid over each other; a shift is seen from about 1 % of the picture."""
 SHIFT = 0.01
 """Shift of a pair, as a share of its width or height, from which it counts as misaligned."""
+NOTES: frozenset[ProblemKind] = frozenset(("maskless", "misaligned"))
+"""Kinds of problem that do not make a file unfit for training."""
 CELL = 160
 """Width of a picture on the contact sheet, in pixels."""
 
@@ -81,8 +83,7 @@ def check(dataset: Dataset, progress: Callable[[int, int], None] | None = None) 
         progress: called with (done, all) pairs.
     """
     splits: dict[str, SplitReport] = {}
-    faults = [p for p in dataset.problems if p.what != NO_MASK]
-    notes = [p for p in dataset.problems if p.what == NO_MASK]
+    problems = list(dataset.problems)
     sound: dict[str, list[Triplet]] = {}
     members = {name: dataset.split(name, allow_unpaired=True) for name in dataset.splits}
     total, done = sum(len(triplets) for triplets in members.values()), 0
@@ -91,9 +92,8 @@ def check(dataset: Dataset, progress: Callable[[int, int], None] | None = None) 
         sizes: Counter[tuple[int, int]] = Counter()
         sound[name] = []
         with ThreadPoolExecutor() as pool:
-            for triplet, (size, bad, odd) in zip(triplets, pool.map(_inspect, triplets), strict=True):
-                faults += [Problem(name, path, what) for path, what in bad]
-                notes += [Problem(name, path, what) for path, what in odd]
+            for triplet, (size, findings) in zip(triplets, pool.map(_inspect, triplets), strict=True):
+                problems += [Problem(name, *finding) for finding in findings]
                 if size is not None:
                     sizes[size] += 1
                     sound[name].append(triplet)
@@ -109,45 +109,43 @@ def check(dataset: Dataset, progress: Callable[[int, int], None] | None = None) 
         for name in dataset.splits
         if name != "train" and "train" in pictures
     )
-    return Report(str(dataset.folder), dataset.layout, splits, overlaps, tuple(faults), tuple(notes))
+    faults = tuple(problem for problem in problems if problem.kind not in NOTES)
+    notes = tuple(problem for problem in problems if problem.kind in NOTES)
+    return Report(str(dataset.folder), dataset.layout, splits, overlaps, faults, notes)
 
 
-_Findings = list[tuple[Path, str]]
+_Finding = tuple[Path, ProblemKind, str]
 
 
-def _inspect(triplet: Triplet) -> tuple[tuple[int, int] | None, _Findings, _Findings]:
-    """Size of a sound pair (else None), what is wrong and what is odd about its files."""
-    bad: _Findings = []
-    sizes: dict[str, tuple[int, int]] = {}
-    grays: dict[str, NDArray[np.float32]] = {}
-    for role, path in (("shadow", triplet.shadow), ("clean", triplet.clean), ("mask", triplet.mask)):
+def _inspect(triplet: Triplet) -> tuple[tuple[int, int] | None, list[_Finding]]:
+    """Size of a sound pair (else None), and what there is to say about its files."""
+    findings: list[_Finding] = []
+    sizes: dict[Path, tuple[int, int]] = {}
+    grays: dict[Path, NDArray[np.float32]] = {}
+    for path in (triplet.shadow, triplet.clean, triplet.mask):
         if path is None:
             continue
         try:
-            sizes[role] = size_of(path)
-            grays[role] = gray_draft(path, ALIGN_SIDE)
+            sizes[path] = size_of(path)
+            grays[path] = gray_draft(path, ALIGN_SIDE)
         except ImageReadError as error:
-            bad.append((path, str(error).removeprefix(f"{path}: ")))
-    if "shadow" not in grays or "clean" not in grays:
-        return None, bad, []
-    size = sizes["shadow"]
-    for role in ("clean", "mask"):
-        if role in sizes and sizes[role] != size:
-            path = triplet.clean if role == "clean" else triplet.mask or triplet.shadow
-            bad.append((path, f"is {_by(sizes[role])}, its shadow picture is {_by(size)}"))
-    if sizes["clean"] != size:
-        return None, bad, []
-    shift = misalignment(grays["shadow"], grays["clean"])
+            findings.append((path, "unreadable", str(error).removeprefix(f"{path}: ")))
+    if triplet.shadow not in grays or triplet.clean not in grays:
+        return None, findings
+    size = sizes[triplet.shadow]
+    for path, other in sizes.items():
+        if other != size:
+            findings.append((path, "size", f"is {_by(other)}, its shadow picture is {_by(size)}"))
+    if sizes[triplet.clean] != size:
+        return None, findings
+    shift = misalignment(grays[triplet.shadow], grays[triplet.clean])
     if shift is None:
-        return size, bad, [(triplet.shadow, "does not seem to show the view of its clean picture")]
-    rows, columns = round(shift[0] * size[0]), round(shift[1] * size[1])
-    if max(abs(shift[0]), abs(shift[1])) >= SHIFT:
-        return (
-            size,
-            bad,
-            [(triplet.shadow, f"is shifted against its clean picture by about {rows} rows, {columns} columns")],
-        )
-    return size, bad, []
+        findings.append((triplet.shadow, "misaligned", "does not seem to show the view of its clean picture"))
+    elif max(abs(shift[0]), abs(shift[1])) >= SHIFT:
+        rows, columns = round(shift[0] * size[0]), round(shift[1] * size[1])
+        what = f"is shifted against its clean picture by about {rows} rows, {columns} columns"
+        findings.append((triplet.shadow, "misaligned", what))
+    return size, findings
 
 
 def _by(size: tuple[int, int]) -> str:

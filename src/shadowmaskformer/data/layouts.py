@@ -20,6 +20,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from shadowmaskformer.errors import DatasetError
 
@@ -68,12 +69,16 @@ class Triplet:
     """The place, where names tell it (ISTD's `scene-n`); None: only the clean picture itself can tell."""
 
 
+ProblemKind = Literal["unpaired", "double", "maskless", "unreadable", "size", "misaligned"]
+
+
 @dataclass(frozen=True)
 class Problem:
-    """A file that could not take part: what is wrong with it, in words."""
+    """A file with something wrong about it, and what, in words."""
 
     split: str
     file: Path
+    kind: ProblemKind
     what: str
 
 
@@ -101,7 +106,7 @@ class Dataset:
         """
         if name not in self._triplets:
             raise DatasetError(f"{self.folder} has no split {name!r}; it has {', '.join(self.splits)}")
-        unpaired = [p for p in self.problems if p.split == name and p.what.startswith("no ") and p.what != NO_MASK]
+        unpaired = [p for p in self.problems if p.split == name and p.kind == "unpaired"]
         if unpaired and not allow_unpaired:
             raise DatasetError(
                 f"{self.folder}, split {name}: {len(unpaired)} pictures have no partner, "
@@ -109,9 +114,6 @@ class Dataset:
                 "`shadowmaskformer data check` lists them all"
             )
         return self._triplets[name]
-
-
-NO_MASK = "no mask of that name"
 
 
 def first_ten(names: Iterable[str]) -> str:
@@ -237,10 +239,18 @@ def _pair(split: str, roles: dict[str, Path], problems: list[Problem]) -> tuple[
         shadows = {_without_suffix(key, "shadow"): path for key, path in shadows.items()}
         cleans = _by_key(split, "clean", roles["clean"], set(shadows), [])
         masks = _by_key(split, "mask", roles["mask"], set(shadows), []) if masks else {}
-    problems += [Problem(split, p, "no clean picture of that name") for k, p in shadows.items() if k not in cleans]
-    problems += [Problem(split, p, "no shadow picture of that name") for k, p in cleans.items() if k not in shadows]
+    problems += [
+        Problem(split, p, "unpaired", "no clean picture of that name") for k, p in shadows.items() if k not in cleans
+    ]
+    problems += [
+        Problem(split, p, "unpaired", "no shadow picture of that name") for k, p in cleans.items() if k not in shadows
+    ]
     if masks:
-        problems += [Problem(split, p, NO_MASK) for k, p in shadows.items() if k in cleans and k not in masks]
+        problems += [
+            Problem(split, p, "maskless", "no mask of that name")
+            for k, p in shadows.items()
+            if k in cleans and k not in masks
+        ]
     return tuple(
         Triplet(key, shadows[key], cleans[key], masks.get(key), _scene(key)) for key in sorted(shadows) if key in cleans
     )
@@ -252,7 +262,9 @@ def _by_key(split: str, role: str, folder: Path, wanted: set[str], problems: lis
     for path in pictures_in(folder):
         key = path.stem if path.stem in wanted or role == "shadow" else _without_suffix(path.stem, role)
         if key in files:
-            problems.append(Problem(split, path, f"second {role} picture of that name beside {files[key].name}"))
+            problems.append(
+                Problem(split, path, "double", f"second {role} picture of that name beside {files[key].name}")
+            )
             continue
         files[key] = path
     return files
@@ -314,9 +326,11 @@ def _open_lists(root: Path, lists: list[Path]) -> Dataset:
             if shadow is None or clean is None:
                 raise DatasetError(f"{path}, line {number}: input and gt must not be empty; expected input|mask|gt")
             gone = [p for p in (shadow, mask, clean) if p is not None and not p.is_file()]
-            problems += [Problem(split, p, f"no such file (line {number} of {path.name})") for p in gone]
+            problems += [Problem(split, p, "unpaired", f"no such file (line {number} of {path.name})") for p in gone]
             if not gone and shadow.stem in members:
-                problems.append(Problem(split, shadow, f"second line of that name (line {number} of {path.name})"))
+                problems.append(
+                    Problem(split, shadow, "double", f"second line of that name (line {number} of {path.name})")
+                )
             elif not gone:
                 members[shadow.stem] = Triplet(shadow.stem, shadow, clean, mask, _scene(shadow.stem))
         triplets[split] = (*triplets.get(split, ()), *(members[name] for name in sorted(members)))

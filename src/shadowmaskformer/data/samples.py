@@ -145,8 +145,8 @@ def _write_cache(
     cleans: dict[str, int] = {}
     with (folder / PICTURES).open("wb") as file, ThreadPoolExecutor(os.cpu_count()) as pool:
         for done, (triplet, decoded) in enumerate(_in_order(pool, triplets, side), start=1):
-            if isinstance(decoded, str):
-                (unequal if decoded.startswith(_UNEQUAL) else skipped).append(f"{triplet.name}: {decoded}")
+            if isinstance(decoded, _Failure):
+                (unequal if decoded.unequal else skipped).append(f"{triplet.name}: {decoded.reason}")
             else:
                 shadow, mask, clean, clean_key = decoded
                 offset, mask_offset = (_append(file, picture) for picture in (shadow, mask))
@@ -170,13 +170,18 @@ def _write_cache(
     (folder / INDEX).write_text(text, encoding="utf-8")
 
 
-_UNEQUAL = "sizes differ"
 _Decoded = tuple[NDArray[np.uint8], NDArray[np.uint8], NDArray[np.uint8], str]
+
+
+@dataclass(frozen=True)
+class _Failure:
+    reason: str
+    unequal: bool = False
 
 
 def _in_order(
     pool: ThreadPoolExecutor, triplets: Iterable[Triplet], side: int
-) -> Iterator[tuple[Triplet, _Decoded | str]]:
+) -> Iterator[tuple[Triplet, _Decoded | _Failure]]:
     listed = list(triplets)
     # In portions: a pool decodes everything at once if it may, and a data set does not fit into memory.
     for start in range(0, len(listed), 64):
@@ -184,12 +189,12 @@ def _in_order(
         yield from zip(part, pool.map(lambda triplet: _decode(triplet, side), part), strict=True)
 
 
-def _decode(triplet: Triplet, side: int) -> _Decoded | str:
+def _decode(triplet: Triplet, side: int) -> _Decoded | _Failure:
     """Shadow, mask, clean at the working size and the clean file's key; or why not."""
     try:
         sizes = {size_of(path) for path in (triplet.shadow, triplet.clean)}
         if len(sizes) > 1:
-            return f"{_UNEQUAL}, {' and '.join(f'{h}x{w}' for h, w in sorted(sizes))}"
+            return _Failure(" and ".join(f"{h}x{w}" for h, w in sorted(sizes)), unequal=True)
         height, width = sizes.pop()
         scale = min(1.0, side / min(height, width))
         height, width = max(1, round(height * scale)), max(1, round(width * scale))
@@ -201,7 +206,7 @@ def _decode(triplet: Triplet, side: int) -> _Decoded | str:
             mask = resize(read_mask(triplet.mask), height, width)
         return shadow, mask, clean, content_key(triplet.clean)
     except ImageReadError as error:
-        return str(error)
+        return _Failure(str(error))
 
 
 def _append(file: BinaryIO, picture: NDArray[np.uint8]) -> int:

@@ -114,22 +114,22 @@ def test_rotated_phone_photo_comes_back_upright_with_its_tags(files: Path, photo
 
 
 @pytest.mark.parametrize(
-    ("photo", "content", "message"),
+    ("name", "content"),
     [
-        ("missing.png", None, "missing.png"),
-        ("empty.jpg", b"", "empty.jpg"),
-        ("page.html", b"<html>", "page.html"),
+        ("missing.png", None),
+        ("empty.jpg", b""),
+        ("page.html", b"<html>"),
     ],
 )
 def test_unreadable_photo_is_one_line_and_exit_3(
-    files: Path, photo: str, content: bytes | None, message: str, capsys: pytest.CaptureFixture[str]
+    files: Path, name: str, content: bytes | None, capsys: pytest.CaptureFixture[str]
 ):
     if content is not None:
-        (files / photo).write_bytes(content)
-    assert remove(files, "-o", files / "out.png", photo=photo) == 3
+        (files / name).write_bytes(content)
+    assert remove(files, "-o", files / "out.png", photo=name) == 3
     lines = capsys.readouterr().err.strip().splitlines()
     assert len(lines) == 1
-    assert message in lines[0]
+    assert name in lines[0]
     assert not (files / "out.png").exists()
 
 

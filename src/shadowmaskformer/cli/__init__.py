@@ -24,8 +24,9 @@ def build_parser(only: str | None = None) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="shadowmaskformer",
         description="Remove cast shadows from photographs.",
-        epilog="Start with: shadowmaskformer remove photo.jpg --mask mask.png   ·   "
-        "`shadowmaskformer COMMAND --help` explains a command.",
+        epilog="Start with: shadowmaskformer remove photo.jpg --mask mask.png\n"
+        "`shadowmaskformer COMMAND --help` explains a command and shows examples.",
+        formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(prog, max_help_position=16),
     )
     parser.add_argument("--version", action="version", version=importlib.metadata.version("shadowmaskformer"))
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)

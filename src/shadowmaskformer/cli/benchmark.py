@@ -53,9 +53,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     network = parser.add_mutually_exclusive_group()
     network.add_argument("--variant", default="middle", help="network with random weights; default: middle")
     network.add_argument("--weights", metavar="W", help="network to run: a name, folder or file")
-    parser.add_argument(
-        "-o", "--output", type=Path, metavar="FOLDER", help="write benchmark.json and a plot here"
-    )
+    parser.add_argument("-o", "--output", type=Path, metavar="FOLDER", help="write benchmark.json and a plot here")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -111,6 +109,4 @@ def _make_folder(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise OutputError(
-            f"cannot write to {folder}: {error.strerror}; give another folder with -o"
-        ) from error
+        raise OutputError(f"cannot write to {folder}: {error.strerror}; give another folder with -o") from error

@@ -45,7 +45,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         default=["standard"],
         metavar="NAME",
-        help="`standard` for the data set (default), `all`, or names; `list` prints them",
+        help="`standard` for the data set (default), `all`, or names such as istd-256; a wrong name lists them",
     )
     parser.add_argument(
         "--mask-source",
@@ -76,6 +76,7 @@ def run(args: argparse.Namespace) -> int:
     from shadowmaskformer import evaluate as room
     from shadowmaskformer.cli import EXIT_INTERRUPTED, EXIT_OK, EXIT_SOME_FAILED
 
+    print(f"reading {args.data}", file=sys.stderr)  # comparing test with train can take a minute
     test = room.EvaluationSet.open(args.data, args.split, args.limit)
     wanted = [protocol for name in args.protocol for protocol in room.protocols(name, test.family)]
     protocols = list(dict.fromkeys(wanted))
@@ -114,6 +115,7 @@ def run(args: argparse.Namespace) -> int:
         for subset in test.subsets:
             print(room.results_table(evaluation, protocol, subset).text() + "\n")
         print(room.interval_table(evaluation, protocol).text() + "\n")
+        print(room.extremes_table(evaluation, protocol).text() + "\n")
     if len(protocols) > 1:
         print(room.protocols_table(evaluation).text() + "\n")
     if not args.no_report:

@@ -24,15 +24,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def gather() -> dict[str, Any]:
     """All that is shown."""
-    from shadowmaskformer import runtimes, weights
+    from shadowmaskformer import engine, runtimes, weights
 
     def version(package: str) -> str | None:
         try:
             return importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:
             return None
-
-    from shadowmaskformer import engine
 
     reasons = {name: runtimes.why_unavailable(name) for name in runtimes.RUNTIMES}
     active = next((name for name in ("native", "torch") if reasons[name] is None), None)
@@ -51,7 +49,7 @@ def gather() -> dict[str, Any]:
         "devices": devices,
         "runtimes": {name: reason or "ready" for name, reason in reasons.items()},
         "runtime_used_on_cpu": active,
-        "instruction_set": engine.instruction_set(),
+        "instruction_set": None if reasons["native"] else engine.isa(),
         "weights": weights.shipped(),
     }
 

@@ -26,12 +26,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--data", type=Path, metavar="DIR", help="the data set's folder (see `data check`)")
     parser.add_argument("--recipe", metavar="NAME", help="paper, cpu, or a .toml file (default: cpu)")
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="RUN", help="the run's folder")
-    parser.add_argument(
-        "--hours", type=float, metavar="H", help="time budget; the schedule anneals to its end"
-    )
-    parser.add_argument(
-        "--init", metavar="WEIGHTS", help="start from these weights: a folder, a file or a name"
-    )
+    parser.add_argument("--hours", type=float, metavar="H", help="time budget; the schedule anneals to its end")
+    parser.add_argument("--init", metavar="WEIGHTS", help="start from these weights: a folder, a file or a name")
     parser.add_argument("--resume", action="store_true", help="go on with the run in RUN")
     parser.add_argument(
         "--set",
@@ -47,9 +43,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="KEY",
         help="let KEY of the recipe, `data` or `hours` differ from the run being resumed; repeatable",
     )
-    parser.add_argument(
-        "--cache", type=Path, metavar="DIR", help="decoded pictures, shared by runs (RUN/cache)"
-    )
+    parser.add_argument("--cache", type=Path, metavar="DIR", help="decoded pictures, shared by runs (RUN/cache)")
     parser.add_argument(
         "--system-allocator", action="store_true", help="leave the C library's memory settings as they are"
     )

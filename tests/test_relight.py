@@ -99,6 +99,16 @@ def test_soft_edge_is_measured_and_leaves_no_rim():
     assert np.abs(photo - free).max() > 0.3
 
 
+@pytest.mark.parametrize("radius", [0.26, 0.36], ids=["too narrow", "too wide"])
+def test_mask_drawn_beside_the_shadows_edge_still_finds_the_shadow(radius):
+    free, mask = pavement(256, 320), disc(256, 320, radius=0.3)
+    photo, drawn = shade(free, mask), disc(256, 320, radius=radius)
+    restored = relight(photo, drawn).apply(photo)
+    assert error(restored, free, mask) < 0.25 * error(photo, free, mask)
+    beside = (disc(256, 320, radius=0.4) > 0) & (mask == 0)
+    assert np.abs(restored - free)[beside].mean() < 0.05
+
+
 def test_estimate_is_the_shadows_gain_in_the_mean():
     free, mask = pavement(), disc()
     photo = shade(free, mask)

@@ -7,8 +7,9 @@ Every shadowed cell then takes the pairs that are near it and whose shaded colou
 gives its own `w` and `b` of the paper's model, `I_free = w * I_shadow + b`, per channel.
 
 How softly the shadow ends is measured too: the mean brightness between the two bands as a function of the
-distance to the mask's edge gives the penumbra's profile, also when the mask was drawn a little too wide or
-too narrow. Inside the penumbra the two lights mix, `I = (1 - k) * I_free + k * (I_free - b) / w`.
+distance to the mask's edge gives the penumbra's profile. If its middle lies off the edge, the mask was drawn
+too wide or too narrow, and the bands are measured again from where the edge should be. Inside the penumbra
+the two lights mix, `I = (1 - k) * I_free + k * (I_free - b) / w`.
 
 All constants were chosen on the training part of SRD at 256x256; lengths are fractions of the picture's size.
 """
@@ -31,6 +32,7 @@ _CELLS = 20  # along the picture's side
 _EDGE = 8 / 256  # nearer to the edge than this a band counts less: the penumbra lies there
 _BAND = 24 / 256  # how far from the edge the bands reach
 _PENUMBRA = 14 / 256  # how far from the edge the shadow may still fade
+_ASTRAY = 3 / 256  # a mask drawn wider or narrower than this is measured a second time from the true edge
 _NEAR = 0.25  # distance at which a pair's weight has fallen to a quarter
 _ALIKE = 0.15  # distance in colour at which a pair's weight has fallen to a quarter
 _DARK = 0.02  # keeps ratios of nearly black colours finite
@@ -139,8 +141,12 @@ def _relight(photo: np.ndarray, shadow: np.ndarray) -> Correction:
     grid = _Grid.over(shadow.shape, side)
     distance = _signed_distance(shadow, _reach(side))
     pairs = _edge_pairs(photo, distance, grid)
-    gain, offset = _light_per_cell(photo, shadow, pairs, grid)
-    depth = _penumbra(photo, distance, pairs, grid)[:, :, None]
+    astray = _edge_astray(_profile(photo, distance, pairs, grid), grid)
+    if astray and (distance > astray).any():
+        distance = distance - np.float32(astray)
+        pairs = _edge_pairs(photo, distance, grid)
+    gain, offset = _light_per_cell(photo, distance > 0, pairs, grid)
+    depth = _depth(distance, _profile(photo, distance, pairs, grid))[:, :, None]
     # The mix of both lights, I = (1 - k) * I_free + k * (I_free - b) / w, solved for I_free.
     loss = depth / _enlarge(gain, grid, *shadow.shape)
     np.divide(1, 1 - depth + loss, out=correction.gain[box])
@@ -212,32 +218,48 @@ def _light_per_cell(photo: np.ndarray, shadow: np.ndarray, pairs: _Pairs, grid: 
     return gain, offset
 
 
-def _penumbra(photo: np.ndarray, distance: np.ndarray, pairs: _Pairs, grid: _Grid) -> np.ndarray:
-    """Return how much of the shadow's full depth each pixel has, (H, W) float32, [0, 1].
+def _profile(photo: np.ndarray, distance: np.ndarray, pairs: _Pairs, grid: _Grid) -> np.ndarray:
+    """Return the penumbra: the share of the shadow's depth in steps of a pixel across the edge, (2 R,), [0, 1].
 
     One profile over the distance to the mask's edge holds for the whole shadow: the least-squares share of
-    the way from the lit to the shaded colour, made to fall from 1 inside to 0 outside.
+    the way from the lit to the shaded colour, made to rise from 0 outside to 1 inside.
     """
     reach = int(np.ceil(_PENUMBRA * grid.side))
-    depth = (distance > 0).astype(np.float32)
-    near = np.abs(distance) < reach
-    middles = np.arange(-reach, reach) + 0.5
-    profile = (middles > 0).astype(np.float64)
+    profile = np.repeat([0.0, 1.0], reach)
     if len(pairs.weight):
+        near = np.abs(distance) < reach
         sides = np.zeros((grid.rows, grid.columns, 6), np.float32)
         sides[pairs.cells] = np.column_stack([pairs.lit, pairs.shaded - pairs.lit])
         here = sides.reshape(-1, 6)[grid.cell_of_pixel[near]]
         lit, fall = here[:, :3], here[:, 3:]
         step = np.floor(distance[near]).astype(np.intp) + reach
-        fallen = np.bincount(step, np.einsum("nc,nc->n", photo[near] - lit, fall), len(middles))
-        full = np.bincount(step, np.einsum("nc,nc->n", fall, fall), len(middles))
+        fallen = np.bincount(step, np.einsum("nc,nc->n", photo[near] - lit, fall), len(profile))
+        full = np.bincount(step, np.einsum("nc,nc->n", fall, fall), len(profile))
         known = full > 1e-4
         profile[known] = np.clip(fallen[known] / full[known], 0, 1)
         profile = (np.maximum.accumulate(profile) + np.minimum.accumulate(profile[::-1])[::-1]) / 2
         profile = np.convolve(np.pad(profile, 1, mode="edge"), (0.25, 0.5, 0.25), mode="valid")
     profile[0], profile[-1] = 0, 1
-    depth[near] = np.interp(distance[near], middles, profile)
+    return profile
+
+
+def _edge_astray(profile: np.ndarray, grid: _Grid) -> float:
+    """Return how many pixels too far out the mask's edge lies, beyond what the bands stand anyway."""
+    astray = float(np.interp(0.5, profile, _middles(profile)))
+    allowed = _ASTRAY * grid.side
+    return float(np.sign(astray)) * max(abs(astray) - allowed, 0.0)
+
+
+def _depth(distance: np.ndarray, profile: np.ndarray) -> np.ndarray:
+    """Return how much of the shadow's full depth each pixel has, (H, W) float32, [0, 1]."""
+    depth = (distance > 0).astype(np.float32)
+    near = np.abs(distance) < len(profile) // 2
+    depth[near] = np.interp(distance[near], _middles(profile), profile)
     return depth
+
+
+def _middles(profile: np.ndarray) -> np.ndarray:
+    return np.arange(len(profile)) - len(profile) // 2 + 0.5
 
 
 def _signed_distance(shadow: np.ndarray, reach: int) -> np.ndarray:

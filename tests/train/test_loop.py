@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -28,8 +29,17 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_pairs(tmp_path_factory.mktemp("pairs"))
 
 
+@pytest.fixture(scope="module", autouse=True)
+def one_thread() -> Iterator[None]:
+    """Sums are exact to the last bit only between runs with the same number of threads."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
 @pytest.fixture(scope="module")
-def whole_run(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def whole_run(data: Path, one_thread: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("whole") / "run"
     assert train.run(QUICK, data, out).finished
     return out
@@ -81,7 +91,6 @@ def test_size_and_rate_follow_the_schedule(whole_run: Path) -> None:
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="no SIGKILL on this system")
 def test_a_run_killed_twice_equals_one_that_was_not(data: Path, whole_run: Path, tmp_path: Path) -> None:
-    torch.set_num_threads(1)
     out = tmp_path / "run"
     for resume, least in ((False, 2), (True, 5)):
         process = run_in_process(data, out, resume=resume)

@@ -6,8 +6,8 @@ faint shadows are found and strong ones do not drag the haze around them along. 
 aligned and JPEG noise is large in the dark: the difference is averaged over a few pixels first, specks are voted
 away, and the mask is grown over the penumbra.
 
-The constants were chosen so that the unrestored pictures of SRD's test split score as published (S and NS under
-the 256 x 256 rule); no method's result was looked at.
+The constants were chosen so that the unrestored pictures of SRD's test split score as nearly as possible as
+published (S and NS under the 256 x 256 rule); no method's result was looked at.
 """
 
 from __future__ import annotations

@@ -78,7 +78,7 @@ def run(args: argparse.Namespace) -> int:
     minutes = None if args.budget_minutes is None else args.budget_minutes / max(trainings, 1)
 
     def say(line: str) -> None:
-        print(line, file=sys.stderr)
+        tqdm.write(line, file=sys.stderr)  # above the bar, not through it
 
     workshop = Workshop(
         args.data,

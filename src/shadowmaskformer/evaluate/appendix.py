@@ -13,6 +13,7 @@ from shadowmaskformer.evaluate.evaluation import (
     ALL,
     UNSEEN,
     Evaluation,
+    extremes_table,
     interval_table,
     protocols_table,
     results_table,
@@ -130,6 +131,7 @@ def _pictures(evaluation: Evaluation, shown: Sequence[Method], masks: MaskSource
         [f"Chosen by the error of {best}, not by hand. Error maps share one scale; the number is the map's mean."],
     )
     taken: set[str] = set()
+    section.content.append(extremes_table(evaluation, protocol))
     for key, word, names in groups:
         names = [name for name in names if name not in taken]
         taken |= set(names)

@@ -228,6 +228,20 @@ def interval_table(evaluation: Evaluation, protocol: Protocol) -> Table:
     return Table(f"{protocol.name}-intervals", f"{evaluation.test.name}: confidence", caption, columns, rows)
 
 
+def extremes_table(evaluation: Evaluation, protocol: Protocol, count: int = 3) -> Table:
+    """The pictures with the largest and the smallest error of each method."""
+    rows: list[Row] = []
+    for method in evaluation.methods:
+        ranked = [(name, row.error.all) for name, row in evaluation.ranked(method, protocol)]
+        worst, best = ranked[: -count - 1 : -1], ranked[:count]
+        cells = [", ".join(f"{name} ({error:.2f})" for name, error in part) for part in (worst, best)]
+        rows.append(Row([evaluation.label(method), *cells]))
+    caption = f"Name and {protocol.error_name} over all pixels under {protocol.name}."
+    columns = [Column("Method"), Column("Worst"), Column("Best")]
+    title = f"{evaluation.test.name}: worst and best pictures"
+    return Table(f"{protocol.name}-extremes", title, caption, columns, rows)
+
+
 def protocols_table(evaluation: Evaluation) -> Table:
     """One method a row, one protocol a column group: how much of a gain is the protocol."""
     columns = [Column("Method"), Column("Protocol"), Column("Error")]

@@ -56,12 +56,15 @@ class Sample:
     Args:
         triplet: where it is.
         masks: where its mask comes from.
+        region: the mask of `region`, where somebody has read or derived it already.
     """
 
-    def __init__(self, triplet: data.Triplet, masks: MaskSource) -> None:
+    def __init__(self, triplet: data.Triplet, masks: MaskSource, region: NDArray[np.uint8] | None = None) -> None:
         self.name = triplet.name
         self.triplet = triplet
         self.masks = masks
+        if region is not None:
+            self.region = region
 
     @cached_property
     def photo(self) -> NDArray:
@@ -153,7 +156,11 @@ class Predictions:
             raise EvaluationError(f"no folder {str(folder)!r}; give --predictions a folder of result pictures")
         self.folder = folder
         self.side = side
-        self.name = folder.name if side is None else f"{folder.name} ({side}×{side} results)"
+        first = next(iter(self._index.values()), None)
+        notes = [] if side is None else [f"{side}×{side} results"]
+        if first is not None and imageio.read_photo(first, drop_metadata=True).pixels.dtype == np.uint16:
+            notes.append("16 bit")
+        self.name = f"{folder.name} ({', '.join(notes)})" if notes else folder.name
         newest = max((entry.stat().st_mtime_ns for entry in folder.iterdir()), default=0)
         self.identity = f"predictions {folder.resolve()} {side} {newest}"
 

@@ -86,6 +86,7 @@ class _Job:
     triplet: data.Triplet
     masks: MaskSource
     wanted: list[tuple[str, Protocol]]
+    region: NDArray | None = None
     results: dict[tuple[str, int | None], NDArray] = field(default_factory=dict)
     light: dict[str, Method] = field(default_factory=dict)
     """Methods that only read a file: the worker does that itself."""
@@ -158,11 +159,12 @@ def _restore(sample: Sample, wanted: Sequence[tuple[Method, Protocol]]) -> _Job:
             job.light[method.name] = method
         elif key not in job.results:
             job.results[key] = method.restore(sample, protocol.network_side)
+            job.region = sample.region  # deriving it once is enough
     return job
 
 
 def _measure(job: _Job) -> _Scored:
-    sample = Sample(job.triplet, job.masks)
+    sample = Sample(job.triplet, job.masks, job.region)
     references: dict[str, Reference] = {}
     scored: _Scored = []
     for name, protocol in job.wanted:

@@ -53,16 +53,17 @@ struct Job {
 class Pool {
  public:
   void run(Job& job) {
+    const int helpers = job.helpers_left;  // workers count it down as soon as they see the job
     {
       std::lock_guard<std::mutex> lock(mutex_);
-      while (threads_ < job.helpers_left) {
+      while (threads_ < helpers) {
         std::thread([this] { serve(); }).detach();
         ++threads_;
       }
       jobs_.push_back(&job);
       version_.fetch_add(1);
     }
-    if (job.helpers_left == 1)
+    if (helpers == 1)
       wake_.notify_one();
     else
       wake_.notify_all();

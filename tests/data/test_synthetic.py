@@ -46,9 +46,7 @@ def test_umbra_and_penumbra_follow_the_papers_equation():
     fall = Fall(contact=(1.0, 0.5), angle=np.pi / 2, length=0.7, breadth=0.8, fade=0.2)
     shadow, mask = SyntheticShadow(BOARD, fall, LIGHT).cast(free)
     share = mask[:, :, None]
-    np.testing.assert_allclose(
-        shadow, (1 - share) * free + share * (free - LIGHT.offset) / LIGHT.gain, atol=1e-6
-    )
+    np.testing.assert_allclose(shadow, (1 - share) * free + share * (free - LIGHT.offset) / LIGHT.gain, atol=1e-6)
 
 
 def test_umbra_gives_the_free_picture_back():

@@ -34,11 +34,7 @@ def tune_allocator() -> bool:
         Whether it was done: False outside Linux with glibc, when the environment variable
         `SHADOWMASKFORMER_SYSTEM_ALLOCATOR` is set, or when another allocator answers to `malloc`.
     """
-    if (
-        os.environ.get(OPT_OUT)
-        or platform.libc_ver()[0] != "glibc"
-        or "malloc" in os.environ.get("LD_PRELOAD", "")
-    ):
+    if os.environ.get(OPT_OUT) or platform.libc_ver()[0] != "glibc" or "malloc" in os.environ.get("LD_PRELOAD", ""):
         return False
     try:
         mallopt = ctypes.CDLL(None).mallopt

@@ -48,6 +48,11 @@ def test_mask_source_must_be_named(pairs, tmp_path):
     assert stop.value.code == 2
 
 
+def test_mistyped_mask_source_is_wrong_usage(pairs, tmp_path, capsys):
+    assert main(command(pairs, tmp_path, "--mask-source", "dervied")) == 2
+    assert "derived" in capsys.readouterr().err
+
+
 def test_unknown_protocol_is_wrong_usage(pairs, tmp_path, capsys):
     assert main(command(pairs, tmp_path, "--mask-source", "derived", "--protocol", "nope")) == 2
     assert "srd-256" in capsys.readouterr().err

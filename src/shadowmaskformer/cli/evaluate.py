@@ -75,7 +75,11 @@ def run(args: argparse.Namespace) -> int:
 
     from shadowmaskformer import evaluate as room
     from shadowmaskformer.cli import EXIT_INTERRUPTED, EXIT_OK, EXIT_SOME_FAILED
+    from shadowmaskformer.evaluate import figures
 
+    if not args.no_report:
+        figures.require()
+    room.MaskSource(args.mask_source).check()
     print(f"reading {args.data}", file=sys.stderr)  # comparing test with train can take a minute
     test = room.EvaluationSet.open(args.data, args.split, args.limit)
     wanted = [protocol for name in args.protocol for protocol in room.protocols(name, test.family)]

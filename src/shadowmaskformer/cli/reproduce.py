@@ -56,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
     from shadowmaskformer import evaluate as room
     from shadowmaskformer.cli import EXIT_INTERRUPTED, EXIT_OK
     from shadowmaskformer.errors import ConfigError
-    from shadowmaskformer.evaluate import experiments
+    from shadowmaskformer.evaluate import experiments, figures
     from shadowmaskformer.evaluate.workshop import Workshop, distinct
 
     names = list(experiments.NAMES) if args.all else args.experiment
@@ -64,6 +64,9 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigError(f"no experiment {unknown[0]!r}; choose from {', '.join(experiments.NAMES)}")
     if args.budget_minutes is not None and args.budget_minutes <= 0:
         raise ConfigError(f"--budget-minutes {args.budget_minutes:g}; give more than 0")
+    figures.require()
+    masks = room.MaskSource(args.mask_source)
+    masks.check()
     started = time.monotonic()
     test = room.EvaluationSet.open(args.data, "test", args.limit)
     held_out_folder, held_out = None, frozenset[str]()
@@ -100,7 +103,7 @@ def run(args: argparse.Namespace) -> int:
         setting = experiments.Setting(
             test=test,
             protocol=room.protocols("standard", test.family)[0],
-            masks=room.MaskSource(args.mask_source),
+            masks=masks,
             folder=args.output,
             workshop=workshop,
             held_out=held_out,

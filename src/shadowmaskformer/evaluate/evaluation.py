@@ -125,6 +125,7 @@ def evaluate(
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Evaluation:
     """Score methods on a test set; finished rows are kept in `folder` and not computed twice."""
+    masks.check()
     names = [method.name for method in methods]
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)

@@ -199,6 +199,11 @@ def _grid(rows: int, columns: int, strips: Sequence[Strip], *, bar: bool = False
     return figure, axes
 
 
+def require() -> None:
+    """Raise now, not after hours of scoring, where matplotlib is missing."""
+    _figure(1, 1)
+
+
 def _figure(width: float, height: float) -> Any:
     try:
         from matplotlib.figure import Figure

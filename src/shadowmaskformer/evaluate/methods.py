@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from shadowmaskformer import data, imageio, metrics
 from shadowmaskformer import weights as weights_room
-from shadowmaskformer.errors import EvaluationError
+from shadowmaskformer.errors import ConfigError, EvaluationError
 from shadowmaskformer.evaluate.protocols import as_float, as_uint8
 
 MASK_SOURCES = ("dataset", "derived")
@@ -47,7 +47,13 @@ class MaskSource:
     def label(self) -> str:
         """What tables print."""
         folder = self.folder
-        return self.name if folder is None else f"folder {folder.name}"
+        return self.name if folder is None else f"folder {folder.name}, regions from the data set"
+
+    def check(self) -> None:
+        """Refuse a folder that is not there, before any work."""
+        folder = self.folder
+        if folder is not None and not folder.is_dir():
+            raise ConfigError(f"no mask source {self.name!r}; give {', '.join(MASK_SOURCES)} or a folder of masks")
 
 
 class Sample:
@@ -271,8 +277,6 @@ def index_pictures(folder: Path) -> dict[str, Path]:
 
 def find_picture(folder: Path, triplet: data.Triplet) -> Path:
     """The picture in `folder` that belongs to `triplet`."""
-    if not folder.is_dir():
-        raise EvaluationError(f"no folder {str(folder)!r}; --mask-source takes dataset, derived or a folder of masks")
     path = _find(index_pictures(folder), triplet)
     if path is None:
         raise EvaluationError(f"{folder.name}: no mask for {triplet.name}; add it or use --mask-source derived")

@@ -69,3 +69,10 @@ def test_pictures_of_a_task_are_the_same_in_every_process() -> None:
         np.testing.assert_array_equal(one, other)
         assert one.dtype == np.float32
         assert 0 <= one.min() <= one.max() <= 1
+
+
+def test_large_pictures_run_once(tiny_weights: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("torch")
+    monkeypatch.setattr(race, "ONCE_ABOVE_PIXELS", 50)
+    found = race.run_task(Task((8, 12)), {"yardstick": tiny_weights}, TINY, rounds=3, expected_bytes={})
+    assert {name: len(measured.cpu_s) for name, measured in found.measurements.items()} == {"matmul": 1, "yardstick": 1}

@@ -80,9 +80,7 @@ def _random_network(variant: str) -> ShadowMaskFormer:
     return network
 
 
-def _files(
-    source: str | Path, contenders: Sequence[str], folder: Path
-) -> tuple[dict[str, str | Path], dict[str, str]]:
+def _files(source: str | Path, contenders: Sequence[str], folder: Path) -> tuple[dict[str, str | Path], dict[str, str]]:
     """What each contender loads, exported where it must be; and why an export is missing."""
     files: dict[str, str | Path] = {}
     failed: dict[str, str] = {}

@@ -96,8 +96,7 @@ class Result:
         if "matmul" not in self.measurements:
             return None
         ours, best = (
-            self._operations(name) / statistics.median(self.measurements[name].cpu_s)
-            for name in (contender, "matmul")
+            self._operations(name) / statistics.median(self.measurements[name].cpu_s) for name in (contender, "matmul")
         )
         return ours / best
 
@@ -155,17 +154,17 @@ def run_task(
                 weights=str(weights.get(name, "")),
                 answer=str(Path(folder) / f"{name}.npz"),
             )
+            lifetime = contextlib.ExitStack() if once else processes
             try:
-                worker = _Worker(job) if once else processes.enter_context(contextlib.closing(_Worker(job)))
-                result.measurements[name] = worker.measurement
+                worker = lifetime.enter_context(contextlib.closing(_Worker(job)))
                 worker.turn("answer", keep=once)
-                if once:
-                    worker.close()
             except ShadowMaskFormerError as error:
                 result.skipped[name] = str(error)
-                result.measurements.pop(name, None)
             else:
-                workers[name] = worker
+                workers[name], result.measurements[name] = worker, worker.measurement
+            finally:
+                if once:
+                    lifetime.close()
         if not once:
             for name in _turns(list(workers), rounds):
                 workers[name].turn("run")

@@ -70,9 +70,7 @@ class Block(nn.Module):
         if self.convolves:
             self.conv = nn.Conv2d(width, width, 5, padding=2, groups=width)
         self.proj = nn.Conv2d(width, width, 1)
-        self.mlp = nn.Sequential(
-            nn.Conv2d(width, hidden, 1), nn.ReLU(inplace=True), nn.Conv2d(hidden, width, 1)
-        )
+        self.mlp = nn.Sequential(nn.Conv2d(width, hidden, 1), nn.ReLU(inplace=True), nn.Conv2d(hidden, width, 1))
 
     def forward(self, x: Tensor) -> Tensor:
         """Map (B, C, H, W) to the same shape."""

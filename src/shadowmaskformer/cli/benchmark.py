@@ -72,6 +72,13 @@ def run(args: argparse.Namespace) -> int:
         _make_folder(args.output)
     computer = machine()
     print(f"{computer['processor']}, {computer['cores']} cores; medians of {args.rounds} rounds")
+    if computer["load_at_start"] and computer["load_at_start"][0] > 1:
+        # Seen: with seven others per core, the threads of PyTorch burn four times their CPU time waiting.
+        print(
+            f"warning: this computer is busy (load {computer['load_at_start'][0]:.0f}); threads that wait for each "
+            "other inflate CPU times, so do not trust the ratios, or set OMP_NUM_THREADS=1",
+            file=sys.stderr,
+        )
 
     def show(result: Result) -> None:
         print(f"\n{table(result)}", flush=True)

@@ -14,7 +14,7 @@ namespace nb = nanobind;
 using namespace nb::literals;
 
 // Defined in binding_training.cpp: the forward and backward operators that training uses.
-__attribute__((weak)) void bind_training(nb::module_& module);
+void bind_training(nb::module_& module);
 
 namespace {
 
@@ -61,7 +61,8 @@ OutputArray forward(const smf::Network& network, const InputArray& projected, in
   const std::size_t dims = projected.ndim();
   if ((dims != 3 && dims != 4) || projected.shape(dims - 1) != 3)
     throw std::invalid_argument("projected must be (H, W, 3) or (B, H, W, 3), got " + std::to_string(dims) +
-                                " dimensions" + (dims ? ", the last of size " + std::to_string(projected.shape(dims - 1)) : ""));
+                                " dimensions" +
+                                (dims ? ", the last of size " + std::to_string(projected.shape(dims - 1)) : ""));
   std::size_t shape[4] = {1, 1, 1, 4}, count = 4;
   for (std::size_t i = 0; i + 1 < dims; ++i) {
     if (projected.shape(i) < 1 || projected.shape(i) > 1 << 20)
@@ -94,5 +95,5 @@ NB_MODULE(_native, module) {
             return network.scratch_bytes(height, width, threads > 0 ? threads : smf::num_threads());
           },
           "height"_a, "width"_a, "threads"_a = 0, "Scratch memory that a call takes.");
-  if (bind_training) bind_training(module);
+  bind_training(module);
 }

@@ -33,9 +33,9 @@ inline void pack(const float* weight, int outputs, int inputs, long row, long co
 // `steps` inputs from `first_step` on (x points at the first of them), so that a wide layer can be added up in parts.
 // start (row stride start_row, 0 for a bias) and more (may be null) are what the sums begin with; out may be either.
 template <Finish finish>
-__attribute__((noinline)) void matmul_part(int tokens, const float* x, long x_row, const Matrix& m, int first_step, int steps,
-                            const float* start, long start_row, const float* more, long more_row, float* out,
-                            long out_row) {
+__attribute__((noinline)) void matmul_part(int tokens, const float* x, long x_row, const Matrix& m, int first_step,
+                                           int steps, const float* start, long start_row, const float* more,
+                                           long more_row, float* out, long out_row) {
   const float* packed = m.packed;
   for (int n = 0; n < m.outputs;) {
     const int columns = panel_columns(m.outputs - n);

@@ -1,7 +1,7 @@
 // The U of the paper: embed, three stages down, two up, head; see model.py for the same in PyTorch.
 //
-// Memory     Two token maps per resolution, which the blocks of a stage use in turn. The encoder's result rests in one of
-//            them until the decoder has fused it. With the scratch of the largest kernel this is all that a call
+// Memory     Two token maps per resolution, which the blocks of a stage use in turn. The encoder's result rests in one
+//            of them until the decoder has fused it. With the scratch of the largest kernel this is all that a call
 //            needs: 0.1 GB at 480x640.
 // Threads    Every kernel splits its own map; kernels follow one another.
 #include "network.h"
@@ -80,7 +80,9 @@ struct Network::Impl {
     return to;
   }
 
-  const float* vector(const std::string& name, int count) { return copied(parameter(name, {std::size_t(count)}), count); }
+  const float* vector(const std::string& name, int count) {
+    return copied(parameter(name, {std::size_t(count)}), count);
+  }
 
   Matrix packed(const float* weight, const float* bias, int outputs, int inputs) {
     float* to = keep(packed_size(outputs, inputs));
@@ -209,15 +211,17 @@ struct Network::Impl {
   // --- running -----------------------------------------------------------------------------------------------------
 
   std::size_t kernel_scratch(int height, int width, int threads) const {
-    std::size_t most = std::max(links->conv3x3_scratch(embed, width, threads), links->conv3x3_scratch(head, width, threads));
+    std::size_t most =
+        std::max(links->conv3x3_scratch(embed, width, threads), links->conv3x3_scratch(head, width, threads));
     for (int stage = 0; stage < kStages; ++stage) {
-      const int shrink = stage == 2 ? 4 : stage % 2 ? 2 : 1;
+      const int shrink = stage == 2 ? 4 : stage % 2 ? 2 : 1, h = height / shrink, w = width / shrink;
       for (const Block& b : stages[stage])
-        most = std::max(most, b.attends ? blocks->attention_block_scratch(b.attention, height / shrink, width / shrink, threads)
-                                        : blocks->conv_block_scratch(b.conv, height / shrink, width / shrink, threads));
+        most = std::max(most, b.attends ? blocks->attention_block_scratch(b.attention, h, w, threads)
+                                        : blocks->conv_block_scratch(b.conv, h, w, threads));
     }
     for (int stage : {3, 4})
-      most = std::max({most, links->channel_sums_scratch(config.widths[stage]), links->fuse_scratch(config.widths[stage], threads)});
+      most = std::max({most, links->channel_sums_scratch(config.widths[stage]),
+                       links->fuse_scratch(config.widths[stage], threads)});
     return most;
   }
 
@@ -241,7 +245,8 @@ struct Network::Impl {
 
   // x = SK(x, skip(encoder)) + x. The average that SK looks at is linear in the encoder's, so the skip is computed only
   // once, on its way into the sum.
-  void run_fusion(const Fusion& f, std::size_t tokens, const float* encoder, float* x, Arena& arena, int threads) const {
+  void run_fusion(const Fusion& f, std::size_t tokens, const float* encoder, float* x, Arena& arena,
+                  int threads) const {
     const int C = f.skip.outputs;
     std::vector<double> x_sums(C), encoder_sums(C);
     links->channel_sums(tokens, C, x, x_sums.data(), arena, threads);
@@ -306,8 +311,8 @@ Network::Network(const NetworkConfig& config, const Parameters& parameters) : im
   impl.parameters = &parameters;
   for (int width : config.widths)
     if (width < 8 || width % 8)
-      throw std::invalid_argument("the native engine needs widths that are multiples of 8, got " + std::to_string(width) +
-                                  "; use the torch or onnx runtime");
+      throw std::invalid_argument("the native engine needs widths that are multiples of 8, got " +
+                                  std::to_string(width) + "; use the torch or onnx runtime");
   const int* C = config.widths;
   impl.embed = impl.convolution("embed", C[0], 3, 3);
   impl.head = impl.convolution("head", 4, C[4], 3);

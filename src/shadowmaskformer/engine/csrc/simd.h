@@ -9,8 +9,9 @@
 //
 // with columns on the lanes. A tile keeps kRows x 3 vectors of sums in registers, loads 3 vectors of `b` and broadcasts
 // one float of `a` per row and step: with 4 rows that is 12 multiply-adds for 7 loads in exactly the 16 registers of
-// AVX2, so the multiply-adds are the limit. Columns come in panels of 24 (3 vectors of 8; with AVX-512 also 48), which is
-// why the network's widths, multiples of 24, leave nothing over. Other multiples of 8 work with narrower last panels.
+// AVX2, so the multiply-adds are the limit. Columns come in panels of 24 (3 vectors of 8; with AVX-512 also 48), which
+// is why the network's widths, multiples of 24, leave nothing over. Other multiples of 8 work with narrower last
+// panels.
 #pragma once
 
 #include <cstdint>

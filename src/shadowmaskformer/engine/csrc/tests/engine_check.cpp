@@ -1,0 +1,116 @@
+// Runs the engine without Python, to be built under a sanitizer:
+//
+//     cmake -S src/shadowmaskformer/engine -B build/address -DSMF_PYTHON=OFF -DSMF_SANITIZE=address
+//     cmake --build build/address && build/address/engine_check
+//
+// A small network with every kind of block, at sizes that leave something over everywhere, from several threads at
+// once; every result is compared bit by bit with that of one thread alone. Prints "ok" and returns 0 if nothing was
+// found.
+#include <algorithm>
+#include <cstdio>
+#include <random>
+#include <thread>
+
+#include "isa.h"
+#include "network.h"
+
+namespace {
+
+struct Store {
+  smf::Parameters parameters;
+  std::vector<std::unique_ptr<float[]>> memory;  // one block each, so that reading past any of them is seen
+  std::mt19937 random{1};
+
+  void add(const std::string& name, std::vector<std::size_t> shape) {
+    std::size_t count = 1;
+    for (std::size_t side : shape) count *= side;
+    memory.push_back(std::make_unique<float[]>(count));
+    std::normal_distribution<float> normal(0.0f, 0.08f);
+    for (std::size_t i = 0; i < count; ++i) memory.back()[i] = normal(random);
+    parameters[name] = smf::Parameter{memory.back().get(), std::move(shape)};
+  }
+  void layer(const std::string& name, std::vector<std::size_t> shape) {
+    add(name + ".bias", {shape[0]});
+    add(name + ".weight", std::move(shape));
+  }
+};
+
+Store random_parameters(const smf::NetworkConfig& config) {
+  Store store;
+  const auto width = [&](int stage) { return std::size_t(config.widths[stage]); };
+  store.layer("embed", {width(0), 3, 3, 3});
+  store.layer("head", {4, width(4), 3, 3});
+  for (int i : {0, 1}) {
+    const std::string number = std::to_string(i);
+    store.layer("down." + number, {width(i + 1), width(i), 2, 2});
+    store.layer("up." + number, {4 * width(i + 3), width(i + 2)});
+    store.layer("skip." + number, {width(i + 3), width(i + 3)});
+    const std::size_t hidden = width(i + 3) / 8 > 4 ? width(i + 3) / 8 : 4;
+    store.add("fuse." + number + ".mlp.0.weight", {hidden, width(i + 3)});
+    store.add("fuse." + number + ".mlp.2.weight", {2 * width(i + 3), hidden});
+  }
+  for (int stage = 0; stage < smf::kStages; ++stage)
+    for (int index = 0; index < config.depths[stage]; ++index) {
+      const std::string name = "stages." + std::to_string(stage) + "." + std::to_string(index) + ".";
+      const std::size_t C = width(stage), hidden = C * config.mlp_ratios[stage];
+      store.layer(name + "conv", {C, 1, 5, 5});
+      store.layer(name + "proj", {C, C});
+      store.layer(name + "mlp.0", {hidden, C});
+      store.layer(name + "mlp.2", {C, hidden});
+      store.layer(name + "v", {C, C});
+      store.layer(name + "qkv", {3 * C, C});
+      store.add(name + "norm.weight", {C});
+      store.add(name + "norm.bias", {C});
+      store.layer(name + "norm.meta1", {C, 1});
+      store.layer(name + "norm.meta2", {C, 1});
+      store.layer(name + "position.mlp.0", {256, 2});
+      store.layer(name + "position.mlp.2", {std::size_t(config.heads[stage]), 256});
+    }
+  return store;
+}
+
+// A picture in a block of its own size.
+std::unique_ptr<float[]> picture(int height, int width) {
+  const std::size_t count = std::size_t(height) * width * 3;
+  auto pixels = std::make_unique<float[]>(count);
+  std::mt19937 random(height * 100 + width);
+  std::uniform_real_distribution<float> uniform(-1.0f, 1.0f);
+  for (std::size_t i = 0; i < count; ++i) pixels[i] = uniform(random);
+  return pixels;
+}
+
+bool same_from_all_threads(const smf::Network& network, int height, int width) {
+  const std::size_t count = std::size_t(height) * width * 4;
+  const auto pixels = picture(height, width);
+  const auto alone = std::make_unique<float[]>(count);
+  network.forward(1, height, width, pixels.get(), alone.get(), 1);
+  bool same[3];
+  std::thread callers[3];
+  for (int caller = 0; caller < 3; ++caller)
+    callers[caller] = std::thread([&, caller] {
+      const auto head = std::make_unique<float[]>(count);
+      network.forward(1, height, width, pixels.get(), head.get(), caller + 1);
+      same[caller] = std::equal(head.get(), head.get() + count, alone.get());
+    });
+  for (std::thread& caller : callers) caller.join();
+  return same[0] && same[1] && same[2];
+}
+
+}  // namespace
+
+int main() {
+  for (bool attention_conv : {false, true}) {
+    const smf::NetworkConfig config{{2, 2, 3, 1, 1},        {24, 48, 96, 48, 24}, {2, 4, 6, 1, 1}, {2, 4, 4, 2, 2},
+                                    {0.5, 0.5, 0.7, 0, 1.0}, 10,                  attention_conv};
+    const Store store = random_parameters(config);
+    const smf::Network network(config, store.parameters);
+    const int sizes[][2] = {{1, 1}, {7, 33}, {31, 9}, {40, 70}};
+    for (const auto& size : sizes)
+      if (!same_from_all_threads(network, size[0], size[1])) {
+        std::printf("%dx%d: several threads give another result than one\n", size[0], size[1]);
+        return 1;
+      }
+  }
+  std::printf("ok (%s)\n", smf::isa_name(smf::active_isa()));
+  return 0;
+}

@@ -152,7 +152,7 @@ void normalise(const Statistics& s, long count, const float* x, float* normed) {
   for (long i = 0; i < count; i += kLanes) store<kLanes>(normed + i, (load<kLanes>(x + i) - s.mean) * scale);
 }
 
-// V of the whole picture, into a padded map; then its convolution, into `convolved`. `row` is scratch per part.
+// V of the whole picture, into a padded map; then its convolution, into `convolved`. `normed_rows` is scratch, a row per part.
 void convolution_branch(const AttentionShape& shape, const Prepared& block, const AttentionBlockTensors<const float>& w,
                         int parts, const float* x, const PaddedMap& v, float* convolved, float* normed_rows) {
   const TokenShape& tokens = shape.tokens;

@@ -153,7 +153,7 @@ SMF_INLINE void add_column_sums(int columns, int tokens, const float* x, long x_
   }
 }
 
-// Wᵀ of a torch weight (out, in), `row` floats between its rows, as panels of 24 outputs: B of Y = X·Wᵀ.
+// Wᵀ of a torch weight (out, in) as panels of 24 outputs: B of Y = X·Wᵀ.
 SMF_INLINE void pack_transposed(const float* weight, int out, int in, float* panels) {
   for (int panel = 0; panel < out; panel += kPanel)
     for (int i = 0; i < in; ++i)

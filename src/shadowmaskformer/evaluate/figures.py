@@ -101,25 +101,39 @@ def scatter(points: Sequence[Point], ylabel: str) -> bytes:
     for ours, colour in ((False, OTHER), (True, ACCENT)):
         chosen = [p for p in points if p.ours == ours]
         axis.scatter([p.params_m for p in chosen], [p.error for p in chosen], s=34, color=colour, zorder=3)
-    for place, point in enumerate(sorted(points, key=lambda p: p.error)):
-        # Alternate sides: neighbours in error are neighbours on paper.
-        side = 1 if place % 2 else -1
-        axis.annotate(
-            point.name,
-            (point.params_m, point.error),
-            xytext=(6 * side, 4),
-            textcoords="offset points",
-            ha="left" if side > 0 else "right",
-            fontsize=7,
-            color=ACCENT if point.ours else INK,
-        )
     axis.set_xscale("log")
     axis.margins(x=0.22, y=0.12)
     axis.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
     axis.set_xlabel("parameters (million)", fontsize=8)
     axis.set_ylabel(ylabel, fontsize=8)
     _plain(axis)
+    _label(figure, axis, points)
     return _png(figure)
+
+
+def _label(figure: Any, axis: Any, points: Sequence[Point]) -> None:
+    """Name each point on the first side where its name covers no other point and no other name."""
+    figure.draw_without_rendering()  # settles the scales that data coordinates are turned to pixels by
+    places = axis.transData.transform([(p.params_m, p.error) for p in points])
+    height, letter, gap = 9 * DPI / 72, 4.2 * DPI / 72, 6 * DPI / 72
+    taken = [(x - gap / 2, y - gap / 2, x + gap / 2, y + gap / 2) for x, y in places]
+    for point, (x, y) in zip(points, places, strict=True):
+        width = letter * len(point.name)
+        boxes = [
+            (left, y + shift - height / 2, left + width, y + shift + height / 2)
+            for shift in (0, height, -height)
+            for left in (x + gap, x - gap - width)
+        ]
+        free = next((box for box in boxes if not any(_overlap(box, other) for other in taken)), boxes[0])
+        taken.append(free)
+        colour = ACCENT if point.ours else INK
+        edge, side = (free[0], "left") if free[0] > x else (free[2], "right")
+        at = axis.transData.inverted().transform((edge, (free[1] + free[3]) / 2))
+        axis.text(*at, point.name, fontsize=7, color=colour, ha=side, va="center")
+
+
+def _overlap(a: tuple[float, ...], b: tuple[float, ...]) -> bool:
+    return a[0] < b[2] and b[0] < a[2] and a[1] < b[3] and b[1] < a[3]
 
 
 @dataclass(frozen=True)
@@ -181,6 +195,7 @@ def sign_statistic(shadow: NDArray, lit: NDArray) -> bytes:
         below = 100 * share[edges[:-1] < 0].sum()
         axis.set_title(f"{title}: {below:.0f} % negative, {100 - below:.0f} % positive", fontsize=8, color=INK)
         axis.set_xlabel("pixel value x", fontsize=8)
+        axis.set_xticks([-1, -0.5, 0, 0.5, 1])
         _plain(axis)
     figure.axes[0].set_ylabel("% of values", fontsize=8)
     return _png(figure)

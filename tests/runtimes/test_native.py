@@ -1,0 +1,60 @@
+"""The native engine behind the runtime protocol."""
+
+from __future__ import annotations
+
+import dataclasses
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from shadowmaskformer import engine, weights
+from shadowmaskformer.errors import ConfigError
+from shadowmaskformer.runtimes import load_runtime
+from shadowmaskformer.runtimes.native import NativeRuntime
+
+pytestmark = pytest.mark.skipif(engine.why_unavailable() is not None, reason=str(engine.why_unavailable()))
+
+
+@pytest.mark.parametrize("embedding", ["mape", "plain", "mape-physical"])
+def test_corrections_equal_those_of_pytorch(
+    embedding: str, tiny_weights: Path, photo: np.ndarray, mask: np.ndarray, tmp_path: Path
+) -> None:
+    pytest.importorskip("torch")
+    config, arrays = weights.load(tiny_weights)
+    weights.save(tmp_path, dataclasses.replace(config, embedding=embedding), arrays)
+    given = (photo / 255).astype(np.float32), (mask / 255).astype(np.float32)
+    native, torch = (load_runtime(name, tmp_path).correct(*given) for name in ("native", "torch"))
+    # Random weights make gains of 10; the bound is meant for values of order 1, so it grows with them.
+    for found, expected in ((native.gain, torch.gain), (native.offset, torch.offset)):
+        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5 * max(1, np.abs(expected).max()))
+
+
+def test_threads_do_not_change_the_correction(tiny_weights: Path, photo: np.ndarray, mask: np.ndarray) -> None:
+    config, arrays = weights.load(tiny_weights)
+    given = (photo / 255).astype(np.float32), (mask / 255).astype(np.float32)
+    one, three = (NativeRuntime(config, arrays, threads).correct(*given) for threads in (1, 3))
+    np.testing.assert_array_equal(one.gain, three.gain)
+    np.testing.assert_array_equal(one.offset, three.offset)
+
+
+def test_a_gpu_is_refused(tiny_weights: Path) -> None:
+    with pytest.raises(ConfigError, match="cuda"):
+        load_runtime("native", tiny_weights, device="cuda")
+
+
+def test_it_runs_without_pytorch(tiny_weights: Path) -> None:
+    program = (
+        "import sys; sys.modules['torch'] = None\n"
+        "import numpy as np\n"
+        "from shadowmaskformer.runtimes import load_runtime\n"
+        "runtime = load_runtime(None, sys.argv[1])\n"
+        "found = runtime.correct(np.full((9, 14, 3), 0.5, np.float32), np.zeros((9, 14), np.float32))\n"
+        "assert runtime.name == 'native' and found.gain.shape == (9, 14, 3)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(tiny_weights)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr

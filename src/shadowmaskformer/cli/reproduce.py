@@ -36,7 +36,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--recipe", help="a training recipe (default: paper; cpu with a budget)")
     parser.add_argument(
-        "--set", action="append", default=[], metavar="KEY=VALUE", help="change the recipe for all runs"
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="change the recipe for all runs; `steps=N` without a budget gives every run the same steps",
     )
     parser.add_argument("--weights", nargs="+", default=[], metavar="W", help="more rows for the main tables")
     parser.add_argument(

@@ -266,7 +266,8 @@ def _ablation(
     rows.insert(0, Row(["Input", math.nan, math.nan, *start, before.value("psnr", "all"), *empty], contends=False))
     caption = (
         f"{setting.test.name} under {setting.protocol.name}, {len(setting.test.triplets)} pictures, masks: "
-        f"{evaluation.masks}. Equal budget: {setting.workshop.budget}; steps differ where a step costs more."
+        f"{evaluation.masks}. Equal budget: {setting.workshop.budget}; steps differ where a step costs more "
+        "or the machine was busy."
     )
     section = Section(title, [], [Table(key, title, caption, columns, rows)])
     if key == "size":

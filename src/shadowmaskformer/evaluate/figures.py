@@ -103,7 +103,8 @@ def scatter(points: Sequence[Point], ylabel: str) -> bytes:
         axis.scatter([p.params_m for p in chosen], [p.error for p in chosen], s=34, color=colour, zorder=3)
     axis.set_xscale("log")
     axis.margins(x=0.22, y=0.12)
-    axis.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    for formatter in (axis.xaxis.set_major_formatter, axis.xaxis.set_minor_formatter):
+        formatter(lambda value, _: f"{value:g}" if f"{value:.0e}"[0] in "125" else "")
     axis.set_xlabel("parameters (million)", fontsize=8)
     axis.set_ylabel(ylabel, fontsize=8)
     _plain(axis)
@@ -152,13 +153,13 @@ def mask_quality(curves: Sequence[Curve], ylabel: str) -> bytes:
     axis = figure.subplots()
     colours = {"S": "#c2410c", "NS": "#0f766e", "All": "#1b1b1f"}
     for curve in curves:
-        colour = colours.get(curve.label.split()[0], INK)
+        colour = colours.get(curve.label.split(",")[0], INK)
         style: dict[str, Any] = {"linestyle": "--", "alpha": 0.55} if curve.published else {"linestyle": "-"}
         axis.plot(curve.ber, curve.error, marker="o", markersize=3.5, color=colour, label=curve.label, **style)
     axis.set_xlabel("balance error rate of the mask (%)", fontsize=8)
     axis.set_ylabel(ylabel, fontsize=8)
     axis.set_ylim(bottom=0)
-    axis.legend(fontsize=7, frameon=False, ncols=2)
+    axis.legend(fontsize=7, frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
     _plain(axis)
     return _png(figure)
 
@@ -238,7 +239,7 @@ def _number_style() -> dict[str, Any]:
 def _plain(axis: Any) -> None:
     for side in ("top", "right"):
         axis.spines[side].set_visible(False)
-    axis.tick_params(labelsize=7, colors=MUTED)
+    axis.tick_params(which="both", labelsize=7, colors=MUTED)
     axis.grid(visible=True, color="#e5e7eb", linewidth=0.6)
     axis.set_axisbelow(True)
 

@@ -130,8 +130,9 @@ class Table:
         return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", r"\end{table}", ""])
 
     def html(self) -> str:
-        """A `<figure>` with a `<table>`; measured rows carry the class `ours`."""
+        """A `<figure>` with a `<table>`; measured rows carry the class `ours` where printed ones stand beside."""
         best = self._best()
+        mixed = any(not row.ours for row in self.rows)
         lines = [
             f'<figure class="table" id="{html.escape(self.key)}">',
             '<div class="scroll"><table>',
@@ -155,7 +156,7 @@ class Table:
             cells = "".join(
                 f"<td{'' if self._is_text(i) else ' class=number'}>{cell}</td>" for i, cell in enumerate(shown)
             )
-            lines.append(f"<tr{' class=ours' if row.ours else ''}>{cells}</tr>")
+            lines.append(f"<tr{' class=ours' if row.ours and mixed else ''}>{cells}</tr>")
         caption = f"<b>{html.escape(self.title)}.</b> {html.escape(self.caption)}"
         return "\n".join([*lines, "</tbody></table></div>", f"<figcaption>{caption}</figcaption>", "</figure>"])
 

@@ -31,7 +31,11 @@ bench: $(VENV)/.dev  ## speed against the plain network, in one interleaved run;
 	$(BIN)/shadowmaskformer benchmark -o benchmarks/results
 
 sanitize: $(VENV)/.dev  ## the C++ engine under address, undefined-behaviour and thread sanitizers
-	tests/engine/sanitize.sh
+	for kind in address,undefined thread; do \
+		$(BIN)/cmake -S src/shadowmaskformer/engine -B build/$$kind -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN))/ninja \
+			-DSMF_PYTHON=OFF -DSMF_SANITIZE=$$kind && \
+		$(BIN)/cmake --build build/$$kind && build/$$kind/engine_check || exit 1; \
+	done
 
 # The core alone: what somebody with a photograph installs. No PyTorch.
 $(VENV)/.core: pyproject.toml constraints.txt $(wildcard src/shadowmaskformer/engine/csrc/*)

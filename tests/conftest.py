@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tiny import TINY
+
+# Before PyTorch is imported: its idle threads should sleep, not spin against the engine's.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 

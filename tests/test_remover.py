@@ -74,6 +74,13 @@ def test_gray_and_alpha_arrays_keep_their_shape(
         assert (result[..., 3] == 77).all()
 
 
+def test_gray_floats_outside_the_mask_stay_unchanged(remover: ShadowRemover, photo: np.ndarray, mask: np.ndarray):
+    given = photo[..., 0].astype(np.float32) / 255
+    result = remover.remove(given, mask, feather_px=2)
+    assert np.array_equal(result[:2], given[:2])
+    assert not np.array_equal(result[12:20, 16:32], given[12:20, 16:32])
+
+
 def test_odd_memory_layouts_work(relighter: ShadowRemover, photo: np.ndarray, mask: np.ndarray):
     expected = relighter.remove(photo, mask)
     strided = np.repeat(photo, 2, axis=1)[:, ::2]

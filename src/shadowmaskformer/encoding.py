@@ -16,7 +16,7 @@ from PIL import Image
 
 from shadowmaskformer import metadata
 from shadowmaskformer.errors import MissingExtraError, OutputError
-from shadowmaskformer.photo import Metadata, Photo, from_float, to_float
+from shadowmaskformer.photo import Metadata, Photo, from_float, gray_levels, to_float
 
 EXTENSIONS = {
     ".jpg": "JPEG", ".jpeg": "JPEG", ".jpe": "JPEG", ".jfif": "JPEG", ".png": "PNG", ".apng": "PNG",
@@ -147,19 +147,10 @@ def _layers(photo: Photo, format: str) -> NDArray[Any]:
         pixels = from_float(to_float(pixels) * opacity + (1 - opacity), pixels.dtype)
         alpha = None
     if photo.gray and format in _WITH_GRAY:
-        pixels = _gray(pixels)[..., None]
+        pixels = gray_levels(pixels)[..., None]
     if alpha is None:
         return np.ascontiguousarray(pixels[..., 0] if pixels.shape[2] == 1 else pixels)
     return np.concatenate((pixels, alpha[..., None]), axis=2)
-
-
-def _gray(pixels: NDArray[Any]) -> NDArray[Any]:
-    """One channel from three: theirs where all agree, else their luma (ITU-R BT.601)."""
-    red = pixels[..., 0]
-    if np.array_equal(red, pixels[..., 1]) and np.array_equal(red, pixels[..., 2]):
-        return red
-    luma = to_float(pixels) @ np.array([0.299, 0.587, 0.114], np.float32)
-    return from_float(luma, pixels.dtype)
 
 
 def _encode_with_pillow(photo: Photo, array: NDArray[Any], format: str, quality: int | None) -> bytes:

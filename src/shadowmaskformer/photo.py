@@ -142,3 +142,17 @@ def from_float(values: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
         strip += np.float32(0.5)
         levels[first : first + 64] = strip
     return levels
+
+
+def gray_levels(pixels: NDArray[Any]) -> NDArray[Any]:
+    """One channel from three: theirs, bit for bit, where all agree, else their luma (ITU-R BT.601).
+
+    >>> gray_levels(np.array([[[7, 7, 7], [255, 0, 0]]], np.uint8)).tolist()
+    [[7, 76]]
+    """
+    red = pixels[..., 0]
+    agree = (red == pixels[..., 1]) & (red == pixels[..., 2])
+    if agree.all():
+        return red
+    luma = to_float(pixels) @ np.array([0.299, 0.587, 0.114], np.float32)
+    return np.where(agree, red, from_float(luma, pixels.dtype))

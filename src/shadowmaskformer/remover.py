@@ -19,7 +19,7 @@ from PIL import Image
 from shadowmaskformer import imageio, masks
 from shadowmaskformer.correction import Correction
 from shadowmaskformer.errors import ArrayError, ConfigError, ImageReadError, MaskError
-from shadowmaskformer.photo import Photo, check_levels
+from shadowmaskformer.photo import Photo, check_levels, from_float, gray_levels
 from shadowmaskformer.relight import relight
 from shadowmaskformer.runtimes import Floats, Runtime, load_runtime
 
@@ -178,13 +178,12 @@ class ShadowRemover:
         if not levels.any():
             return Removal(photo, photo, levels, tuple(notes))
         restored = np.clip(self.correct(pixels, levels).apply(pixels), 0, 1)
-        if not raw:
-            weight = self._blend_weight(levels, feather_px)[..., None]
-            restored = pixels + weight * (restored - pixels)
-        after = photo.with_pixels(restored)
-        if not raw:
-            # Back to the file's own levels where nothing was blended, whatever float rounding did.
-            after = photo.with_pixels(np.where(weight > 0, after.pixels, photo.pixels))  # pyright: ignore[reportPossiblyUnboundVariable]
+        if raw:
+            return Removal(photo, photo.with_pixels(restored), levels, tuple(notes))
+        weight = self._blend_weight(levels, feather_px)[..., None]
+        after = photo.with_pixels(pixels + weight * (restored - pixels))
+        # Back to the file's own levels where nothing was blended, whatever float rounding did.
+        after = photo.with_pixels(np.where(weight > 0, after.pixels, photo.pixels))
         return Removal(photo, after, levels, tuple(notes))
 
     def _blend_weight(self, mask: Floats, feather_px: float | None) -> Floats:
@@ -283,7 +282,7 @@ def _photo_from_array(array: NDArray[Any]) -> Photo:
 def _array_like(array: NDArray[Any], photo: Photo) -> Any:
     pixels = photo.pixels
     if photo.gray:
-        pixels = gray_levels(photo)
+        pixels = gray_levels(photo.pixels)
         pixels = pixels if array.ndim == 2 else pixels[..., None]
     elif photo.alpha is not None:
         pixels = np.dstack((pixels, photo.alpha))
@@ -293,10 +292,10 @@ def _array_like(array: NDArray[Any], photo: Photo) -> Any:
 def _pillow_like(image: Image.Image, photo: Photo) -> Image.Image:
     """The photo as a Pillow image with the metadata of `image`."""
     if photo.pixels.dtype != np.uint8:
-        levels = gray_levels(photo) if photo.gray else (photo.as_float() * 255 + 0.5).astype(np.uint8)
+        levels = gray_levels(photo.pixels) if photo.gray else from_float(photo.as_float(), np.dtype(np.uint8))
         result = Image.fromarray(levels)
     else:
-        colour = gray_levels(photo) if photo.gray else photo.pixels
+        colour = gray_levels(photo.pixels) if photo.gray else photo.pixels
         result = Image.fromarray(colour)
         if photo.alpha is not None:
             result.putalpha(Image.fromarray(photo.alpha))
@@ -304,14 +303,6 @@ def _pillow_like(image: Image.Image, photo: Photo) -> Image.Image:
     if photo.metadata.exif:
         result.info["exif"] = photo.metadata.exif
     return result
-
-
-def gray_levels(photo: Photo) -> NDArray[Any]:
-    """One channel (H, W) of a gray photo, whose three the network may have coloured a little."""
-    if (photo.pixels == photo.pixels[..., :1]).all():
-        return photo.pixels[..., 0]
-    mean = photo.pixels.astype(np.float64).mean(axis=2)
-    return (mean if photo.pixels.dtype.kind == "f" else np.rint(mean)).astype(photo.pixels.dtype)
 
 
 def compare(removal: Removal, *, height_px: int = 720) -> bytes:

@@ -25,6 +25,8 @@ class ModelConfig:
         w2: gain that MAPE gives lit pixels.
         attention_conv: whether attention blocks add their convolution branch. The authors' release
             computes it and drops it, so its weights load with False.
+        view_pixels: how many pixels of a picture the network was trained to look at. A larger one is reduced
+            to so many, and K and B are enlarged to its size; 0 looks at every picture as it is, like the paper.
     """
 
     depths: tuple[int, ...] = (16, 16, 14, 8, 8)
@@ -37,6 +39,7 @@ class ModelConfig:
     w1: float = 2.5
     w2: float = 1.0
     attention_conv: bool = True
+    view_pixels: int = 0
 
     def __post_init__(self) -> None:
         for name in ("depths", "widths", "heads", "mlp_ratios", "attention_shares"):
@@ -46,6 +49,8 @@ class ModelConfig:
                 raise ConfigError(f"{name} has {len(value)} values; the network has five stages, give five")
         if min(self.depths) < 1 or min(self.widths) < 1 or min(self.heads) < 1 or self.window < 2:
             raise ConfigError("depths, widths and heads must be at least 1 and window at least 2")
+        if self.view_pixels < 0:
+            raise ConfigError(f"view_pixels is {self.view_pixels}; give a number of pixels, or 0 for any size")
         for width, heads in zip(self.widths, self.heads, strict=True):
             if width % heads:
                 raise ConfigError(f"a stage of width {width} cannot be split into {heads} heads; use a divisor")

@@ -232,7 +232,9 @@ class ShadowMaskFormer(nn.Module):
         self.fuse = nn.ModuleList(SelectiveFusion(width[i]) for i in (3, 4))
         self.head = nn.Conv2d(width[4], 4, 3, padding=1)
 
-    def forward(self, photo: Tensor, mask: Tensor, start: Tensor | None = None) -> Tensor:
+    def forward(
+        self, photo: Tensor, mask: Tensor, start: Tensor | None = None, view: tuple[int, int] | None = None
+    ) -> Tensor:
         """Remove the shadow.
 
         Args:
@@ -240,6 +242,8 @@ class ShadowMaskFormer(nn.Module):
             mask: 1 = shadow, (B, 1, H, W), [0, 1].
             start: the picture to correct, as `photo`. The paper corrects the photo itself (None); `mape-physical`
                 corrects the relit photo.
+            view: height and width at which the network looks at the picture; K and B are enlarged to its own. None
+                looks at the picture as it is.
 
         Returns:
             RGB, (B, 3, H, W), around [0, 1], not clamped.
@@ -249,7 +253,13 @@ class ShadowMaskFormer(nn.Module):
                 raise ValueError(f"embedding {self.config.embedding!r} corrects the relit photo; pass it as `start`")
             start = photo
         x, mp, start = 2 * photo - 1, 2 * mask - 1, 2 * start - 1
-        gain, offset = self.correction(self.embedding.project(x, mp, start, self.config)).split((1, 3), dim=1)
+        if view is None:
+            head = self.correction(self.embedding.project(x, mp, start, self.config))
+        else:
+            seen = [F.adaptive_avg_pool2d(picture, view) for picture in (x, mp, start)]
+            head = self.correction(self.embedding.project(seen[0], seen[1], seen[2], self.config))
+            head = F.interpolate(head, photo.shape[-2:], mode="bilinear")
+        gain, offset = head.split((1, 3), dim=1)
         return ((gain * start - offset + start) + 1) / 2
 
     def correction(self, projected: Tensor) -> Tensor:

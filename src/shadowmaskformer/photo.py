@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image
 
 from shadowmaskformer.errors import ArrayError
 
@@ -156,3 +157,24 @@ def gray_levels(pixels: NDArray[Any]) -> NDArray[Any]:
         return red
     luma = to_float(pixels) @ np.array([0.299, 0.587, 0.114], np.float32)
     return np.where(agree, red, from_float(luma, pixels.dtype))
+
+
+def fit_pixels(height: int, width: int, pixels: int) -> tuple[int, int]:
+    """The size of a picture reduced to about `pixels` pixels; its own if it has no more.
+
+    >>> fit_pixels(480, 640, 120 * 160), fit_pixels(480, 640, 10**6)
+    ((120, 160), (480, 640))
+    """
+    scale = min(1.0, (pixels / (height * width)) ** 0.5)
+    return max(1, round(height * scale)), max(1, round(width * scale))
+
+
+def shrink(planes: NDArray[np.float32], height: int, width: int) -> NDArray[np.float32]:
+    """Average (H, W, C) down to a smaller size; the array itself where the size is its own."""
+    if planes.shape[:2] == (height, width):
+        return planes
+    channels = [
+        Image.fromarray(np.ascontiguousarray(planes[..., c])).resize((width, height), Image.Resampling.BOX)
+        for c in range(planes.shape[2])
+    ]
+    return np.stack([np.asarray(channel, np.float32) for channel in channels], axis=-1)

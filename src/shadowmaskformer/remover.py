@@ -19,7 +19,7 @@ from PIL import Image
 from shadowmaskformer import imageio, masks
 from shadowmaskformer.correction import Correction
 from shadowmaskformer.errors import ArrayError, ConfigError, ImageReadError, MaskError
-from shadowmaskformer.photo import Photo, check_levels, from_float, gray_levels
+from shadowmaskformer.photo import Photo, check_levels, fit_pixels, from_float, gray_levels, shrink
 from shadowmaskformer.relight import relight
 from shadowmaskformer.runtimes import Floats, Runtime, load_runtime
 
@@ -96,11 +96,8 @@ class ShadowRemover:
         if self.runtime is None:
             return relight(photo, mask)
         height, width = mask.shape
-        scale = (self.working_pixels / (height * width)) ** 0.5
-        if scale >= 1:
-            return self.runtime.correct(photo, mask)
-        small = max(1, round(height * scale)), max(1, round(width * scale))
-        found = self.runtime.correct(_shrink(photo, *small), _shrink(mask[..., None], *small)[..., 0])
+        small = fit_pixels(height, width, self.working_pixels)
+        found = self.runtime.correct(shrink(photo, *small), shrink(mask[..., None], *small)[..., 0])
         return found.resized(height, width)
 
     def remove(
@@ -247,15 +244,6 @@ def read_any_mask(mask: Any) -> tuple[Floats, tuple[str, ...]]:
 
 def _is_tensor(value: object) -> bool:
     return type(value).__module__.split(".")[0] == "torch"
-
-
-def _shrink(planes: Floats, height: int, width: int) -> Floats:
-    """Average (H, W, C) down to a smaller size."""
-    channels = [
-        Image.fromarray(np.ascontiguousarray(planes[..., c])).resize((width, height), Image.Resampling.BOX)
-        for c in range(planes.shape[2])
-    ]
-    return np.stack([np.asarray(channel, np.float32) for channel in channels], axis=-1)
 
 
 def _photo_from_array(array: NDArray[Any]) -> Photo:

@@ -15,11 +15,24 @@ from shadowmaskformer.errors import DatasetError
 
 def test_validation_shares_no_scene_with_train(tmp_path: Path) -> None:
     triplets = open_dataset(write_srd(tmp_path, train=20)).split("train")
-    train, validation = validation_split(triplets, share=0.3, seed=1)
-    assert len(train) + len(validation) == 20
-    assert len(validation) == 6
-    cleans = [{t.clean.read_bytes() for t in part} for part in (train, validation)]
+    split = validation_split(triplets, share=0.3, seed=1)
+    assert len(split.train) + len(split.unseen) == 20
+    assert len(split.unseen) == 6
+    cleans = [{t.clean.read_bytes() for t in part} for part in (split.train, split.unseen)]
     assert not cleans[0] & cleans[1]
+
+
+def test_pictures_of_seen_scenes_leave_their_scene_in_train(tmp_path: Path) -> None:
+    triplets = open_dataset(write_srd(tmp_path, train=20)).split("train")
+    split = validation_split(triplets, share=0.3, seen=4, seed=1)
+    assert len(split.seen) == 4
+    assert {*split.train, *split.unseen, *split.seen} == set(triplets)
+    assert {t.clean.read_bytes() for t in split.seen} <= {t.clean.read_bytes() for t in split.train}
+
+
+def test_no_scene_is_emptied_for_validation(tmp_path: Path) -> None:
+    paths = [save(scene(number), tmp_path / f"{number}.png") for number in range(4)]
+    assert validation_split([Triplet(p.stem, p, p) for p in paths], number=1, seen=2).seen == ()
 
 
 def test_the_seed_decides_which_scenes(tmp_path: Path) -> None:

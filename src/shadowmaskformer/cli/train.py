@@ -98,9 +98,10 @@ def run(args: argparse.Namespace) -> int:
         print(f"stopped after {result.steps} steps; go on with: {shlex.join(words)}", file=sys.stderr)
         return 130
     best = result.best or {}
-    print(
-        f"{args.output / 'best'}: validation PSNR {best.get('psnr_all', float('nan')):.2f} dB, "
-        f"MAE {best.get('mae_shadow', float('nan')):.2f} / {best.get('mae_lit', float('nan')):.2f} / "
-        f"{best.get('mae_all', float('nan')):.2f} after {result.steps} steps"
+    scores = "; ".join(
+        f"{group} scenes {best[f'{group}_psnr_all']:.2f} dB, MAE {best[f'{group}_mae_all']:.2f}"
+        for group in ("unseen", "seen")
+        if f"{group}_psnr_all" in best
     )
+    print(f"{args.output / 'best'}, {result.steps} steps; validation: {scores or 'none'}")
     return 0

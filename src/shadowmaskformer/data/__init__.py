@@ -4,7 +4,7 @@ from shadowmaskformer.data.augment import Augment
 from shadowmaskformer.data.derive import derive_mask
 from shadowmaskformer.data.layouts import Dataset, Problem, Triplet, open_dataset
 from shadowmaskformer.data.samples import Cache, Sample, Samples, build_cache
-from shadowmaskformer.data.scenes import fingerprint, unseen_scenes, validation_split
+from shadowmaskformer.data.scenes import Split, fingerprint, unseen_scenes, validation_split
 
 __all__ = [
     "Augment",
@@ -13,6 +13,7 @@ __all__ = [
     "Problem",
     "Sample",
     "Samples",
+    "Split",
     "Triplet",
     "build_cache",
     "derive_mask",

@@ -2,7 +2,8 @@
 
 A shadow divides light, so it is a constant in the logarithm: `log(clean) - log(shadow)` is one threshold away
 from a mask, whatever the surface's colour. The threshold is a share of the picture's own shadow depth, so that
-faint shadows are found and strong ones do not drag the haze around them along. The pair is never perfectly
+faint shadows are found and strong ones do not drag the haze around them along. That depth is a median: the
+darkest joints between tiles, where a shadow looks deepest, do not speak for the tiles. The pair is never perfectly
 aligned and JPEG noise is large in the dark: the difference is averaged over a few pixels first, specks are voted
 away, and the mask is grown over the penumbra.
 
@@ -18,10 +19,12 @@ from numpy.typing import NDArray
 from shadowmaskformer.errors import ArrayError
 from shadowmaskformer.masks import grow
 
-SHARE = 0.62
+SHARE = 0.75
 """The edge lies where the shadow is this much as deep as in its core, in the logarithm."""
-CORE = 98
-"""Percentile of the log ratio that stands for the core's depth."""
+DEEPEST = 98
+"""Percentile of the log ratio that is taken for the deepest shadow."""
+CORE = 0.5
+"""The core is what is deeper than this share of the deepest shadow; its median is the picture's shadow depth."""
 FAINTEST = 0.1
 """Log ratio below which nothing is shadow, however faint the picture's shadows are."""
 FLOOR = 8 / 255
@@ -32,8 +35,8 @@ VOTE = 0.012
 """Radius of the majority vote after the threshold, likewise."""
 GROWTH = 0.0156
 """How far the mask is grown in the end, likewise."""
-RULE = (SHARE, CORE, FAINTEST, FLOOR, SMOOTHING, VOTE, GROWTH)
-"""All constants: a mask depends on the pair and on these alone."""
+RULE = (2, SHARE, DEEPEST, CORE, FAINTEST, FLOOR, SMOOTHING, VOTE, GROWTH)
+"""The rule's version and all constants: a mask depends on the pair and on these alone."""
 
 
 def derive_mask(shadow: NDArray[np.float32], clean: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -62,7 +65,8 @@ def derive_mask(shadow: NDArray[np.float32], clean: NDArray[np.float32]) -> NDAr
     # The mean over channels is that of three ratios: a shadow lit by blue sky shows in red and green.
     ratio = np.log(clean + np.float32(FLOOR)).mean(axis=2) - np.log(shadow + np.float32(FLOOR)).mean(axis=2)
     smooth = box_mean(box_mean(ratio, round(SMOOTHING * side)), round(SMOOTHING * side))
-    threshold = max(FAINTEST, SHARE * float(np.percentile(smooth, CORE)))
+    core = smooth[smooth > max(FAINTEST, CORE * float(np.percentile(smooth, DEEPEST)))]
+    threshold = max(FAINTEST, SHARE * float(np.median(core))) if core.size else np.inf
     vote = box_mean((smooth > threshold).astype(np.float32), round(VOTE * side)) > 0.5
     return grow(vote.astype(np.float32), GROWTH * side)
 

@@ -11,7 +11,7 @@ import functools
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -218,13 +218,15 @@ def _append(file: BinaryIO, picture: NDArray[np.uint8]) -> int:
 class Samples:
     """Draws augmented samples from a cache; without state, so safe to share between threads."""
 
-    def __init__(self, cache: Cache, *, augment: Augment, seed: int = 0) -> None:
+    def __init__(self, cache: Cache, *, augment: Augment, seed: int = 0, names: Collection[str] | None = None) -> None:
+        """Draw from all of `cache`, or from the triplets called `names`."""
         self.cache = cache
         self.augment = augment
         self.seed = seed
+        self._chosen = [i for i, entry in enumerate(cache.entries) if names is None or entry.name in names]
 
     def __len__(self) -> int:
-        return len(self.cache)
+        return len(self._chosen)
 
     def draw(self, position: int, size: int | tuple[int, int]) -> Sample:
         """The sample at `position` of the run: a picture of a fresh permutation each epoch, augmented.
@@ -233,8 +235,8 @@ class Samples:
             position: number of the sample, counted over all batches and processes.
             size: side, or (height, width), in pixels.
         """
-        epoch, place = divmod(position, len(self.cache))
-        index = int(_permutation(self.seed, epoch, len(self.cache))[place])
+        epoch, place = divmod(position, len(self))
+        index = self._chosen[_permutation(self.seed, epoch, len(self))[place]]
         rng = np.random.default_rng((self.seed, position, 1))
         augment = self.augment
         shadow, mask, clean = self.cache.pictures(index)
@@ -251,9 +253,10 @@ class Samples:
         return Sample(self.cache.entries[index].name, photo, soft, truth)
 
     def whole(self, index: int, size: int | tuple[int, int]) -> Sample:
-        """Picture `index` of the cache, whole and unchanged but for its size."""
-        shadow, mask, clean = (_scaled(picture, size, None) for picture in self.cache.pictures(index))
-        return Sample(self.cache.entries[index].name, shadow, mask, clean)
+        """Picture `index`, whole and unchanged but for its size."""
+        chosen = self._chosen[index]
+        shadow, mask, clean = (_scaled(picture, size, None) for picture in self.cache.pictures(chosen))
+        return Sample(self.cache.entries[chosen].name, shadow, mask, clean)
 
     def _edge_box(self, mask: NDArray[np.uint8], rng: np.random.Generator) -> tuple[float, float, float, float]:
         """A part that shows both shadow and light, if a few tries find one."""

@@ -10,6 +10,7 @@ import hashlib
 from collections.abc import Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -109,20 +110,39 @@ def scene_groups(triplets: Sequence[Triplet]) -> tuple[int, ...]:
     )
 
 
+class Split(NamedTuple):
+    """Triplets to train on and two kinds to validate on, each in the order of the data set.
+
+    Attributes:
+        train: what training sees.
+        unseen: pictures of scenes that training never sees.
+        seen: other shadows in scenes that training sees; empty where every scene has one picture.
+    """
+
+    train: tuple[Triplet, ...]
+    unseen: tuple[Triplet, ...]
+    seen: tuple[Triplet, ...]
+
+
 def validation_split(
-    triplets: Sequence[Triplet], *, share: float | None = None, number: int | None = None, seed: int = 0
-) -> tuple[tuple[Triplet, ...], tuple[Triplet, ...]]:
-    """Train and validation triplets without a common scene.
+    triplets: Sequence[Triplet],
+    *,
+    share: float | None = None,
+    number: int | None = None,
+    seen: int = 0,
+    seed: int = 0,
+) -> Split:
+    """Keep some scenes, and some pictures of the other scenes, from training.
 
     Args:
         triplets: what to split.
-        share: share of the pictures wanted for validation, (0, 1); 0.05 if neither it nor `number` is given.
+        share: share of the pictures wanted of unseen scenes, (0, 1); 0.05 if neither it nor `number` is given.
         number: or how many pictures.
-        seed: which scenes are drawn.
+        seen: how many pictures of seen scenes are wanted.
+        seed: which scenes and pictures are drawn.
 
     Returns:
-        (train, validation) in the order of `triplets`; validation has at most as many pictures as asked for,
-        of many scenes, at least one.
+        At most as many pictures as asked for; of unseen scenes at least one.
     """
     wanted = number if number is not None else max(1, round((0.05 if share is None else share) * len(triplets)))
     scenes = scene_groups(triplets)
@@ -142,8 +162,18 @@ def validation_split(
             taken += int(sizes[scene])
     if not chosen:
         chosen.add(int(order[np.argmin(sizes[order])]))
-    train = tuple(t for t, scene in zip(triplets, scenes, strict=True) if scene not in chosen)
-    return train, tuple(t for t, scene in zip(triplets, scenes, strict=True) if scene in chosen)
+    left = [0 if scene in chosen else int(size) for scene, size in enumerate(sizes)]
+    spared: set[int] = set()
+    for picture in np.random.default_rng((seed, 1)).permutation(len(triplets)):
+        if len(spared) < seen and left[scenes[picture]] > 1:
+            spared.add(int(picture))
+            left[scenes[picture]] -= 1
+    numbered = list(zip(range(len(triplets)), triplets, scenes, strict=True))
+    return Split(
+        tuple(t for picture, t, scene in numbered if scene not in chosen and picture not in spared),
+        tuple(t for _, t, scene in numbered if scene in chosen),
+        tuple(t for picture, t, _ in numbered if picture in spared),
+    )
 
 
 def unseen_scenes(test: Sequence[Triplet], train: Sequence[Triplet]) -> tuple[bool, ...]:

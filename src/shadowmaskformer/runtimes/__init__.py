@@ -21,6 +21,7 @@ from shadowmaskformer.config import ModelConfig
 from shadowmaskformer.correction import Correction
 from shadowmaskformer.embedding import embedding_of
 from shadowmaskformer.errors import ConfigError, MissingExtraError
+from shadowmaskformer.photo import fit_pixels, shrink
 from shadowmaskformer.relight import relight
 
 log = logging.getLogger(__name__)
@@ -53,43 +54,53 @@ class Runtime(Protocol):
 
 @dataclass(frozen=True)
 class NetworkInput:
-    """What the network needs besides its weights.
+    """What the network looks at: the picture, or a reduced copy of it (`ModelConfig.view_pixels`).
 
     Attributes:
-        projected: the embedded picture, (H, W, 3), in the network's scale.
-        start: the picture that the network corrects, (H, W, 3), [0, 1].
-        light: how the photo became `start`; None where the photo itself is the start.
+        photo: RGB, (h, w, 3), [0, 1].
+        mask: 1 = shadow, (h, w, 1), [0, 1].
+        start: the picture that the network corrects, (h, w, 3), [0, 1].
+        light: how the photo became `start`, at the picture's full size; None where the photo itself is the start.
+        size: height and width of the picture.
     """
 
-    projected: Floats
+    photo: Floats
+    mask: Floats
     start: Floats
     light: Correction | None
+    size: tuple[int, int]
+
+    def projected(self, config: ModelConfig) -> Floats:
+        """The embedded picture, (h, w, 3), in the network's scale."""
+        embedded = embedding_of(config).project(2 * self.photo - 1, 2 * self.mask - 1, 2 * self.start - 1, config)
+        return np.ascontiguousarray(embedded, np.float32)
 
 
 def network_input(config: ModelConfig, photo: Floats, mask: Floats) -> NetworkInput:
-    """Embed a photo and its mask, starting from the relit photo where the embedding asks for it."""
-    embedding = embedding_of(config)
-    light = relight(photo, mask).clamped(photo) if embedding.starts_relit else None
+    """Show a photo and its mask to the network, starting from the relit photo where the embedding asks for it."""
+    light = relight(photo, mask).clamped(photo) if embedding_of(config).starts_relit else None
     start = light.apply(photo) if light else photo
-    projected = embedding.project(2 * photo - 1, 2 * mask[..., None] - 1, 2 * start - 1, config)
-    return NetworkInput(np.ascontiguousarray(projected, np.float32), start, light)
+    height, width = mask.shape
+    view = fit_pixels(height, width, config.view_pixels or height * width)
+    seen, marked, corrected = (shrink(planes, *view) for planes in (photo, mask[..., None], start))
+    return NetworkInput(seen, marked, corrected, light, (height, width))
 
 
-def to_correction(head: Floats, light: Correction | None) -> Correction:
+def to_correction(head: Floats, given: NetworkInput) -> Correction:
     """Turn the network's K and B into a correction of the photo.
 
     In the network's scale `J = K·s − B + s`; with `s = 2·start − 1` that is, in [0, 1],
     `(1 + K)·start − (K + B) / 2`.
 
     Args:
-        head: K and B, (H, W, 4).
-        light: how the photo became the start; None where it is the start.
+        head: K and B, (h, w, 4).
+        given: what the network was shown.
     """
     gain, offset = head[..., :1], head[..., 1:]
     network = Correction(
         np.broadcast_to(1 + gain, offset.shape).astype(np.float32), (-(gain + offset) / 2).astype(np.float32)
-    )
-    return light.then(network) if light else network
+    ).resized(*given.size)
+    return given.light.then(network) if given.light else network
 
 
 # --- choosing one -----------------------------------------------------------------------------------------------------

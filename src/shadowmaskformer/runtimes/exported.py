@@ -18,7 +18,7 @@ from shadowmaskformer.config import ModelConfig
 from shadowmaskformer.correction import Correction
 from shadowmaskformer.embedding import embedding_of
 from shadowmaskformer.errors import WeightsError
-from shadowmaskformer.runtimes import Floats, network_input, to_correction
+from shadowmaskformer.runtimes import Floats, NetworkInput, network_input, to_correction
 
 OUTPUTS = ("restored", "head")
 CONFIG_KEY = "shadowmaskformer.config"
@@ -30,16 +30,16 @@ def input_names(config: ModelConfig) -> tuple[str, ...]:
     return ("photo", "mask", "start") if embedding_of(config).starts_relit else ("photo", "mask")
 
 
-def feed(config: ModelConfig, photo: Floats, mask: Floats) -> tuple[dict[str, Floats], Correction | None]:
-    """Lay a photo, (H, W, 3), and its mask, (H, W), out as the exported inputs; also how the photo was relit."""
+def feed(config: ModelConfig, photo: Floats, mask: Floats) -> tuple[dict[str, Floats], NetworkInput]:
+    """Lay a photo, (H, W, 3), and its mask, (H, W), out as the exported inputs; also what they were made from."""
     given = network_input(config, photo, mask)
-    pictures = {"photo": photo, "mask": mask[..., None], "start": given.start}
-    return {name: _channels_first(pictures[name]) for name in input_names(config)}, given.light
+    pictures = {"photo": given.photo, "mask": given.mask, "start": given.start}
+    return {name: _channels_first(pictures[name]) for name in input_names(config)}, given
 
 
-def correction_of(head: Any, light: Correction | None) -> Correction:
-    """Turn the output `head`, (1, 4, H, W), into a correction of the photo."""
-    return to_correction(np.ascontiguousarray(np.asarray(head)[0].transpose(1, 2, 0)), light)
+def correction_of(head: Any, given: NetworkInput) -> Correction:
+    """Turn the output `head`, (1, 4, h, w), into a correction of the photo."""
+    return to_correction(np.ascontiguousarray(np.asarray(head)[0].transpose(1, 2, 0)), given)
 
 
 def exported_file(weights: str | Path, runtime: str) -> Path:

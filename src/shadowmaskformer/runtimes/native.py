@@ -36,8 +36,8 @@ class NativeRuntime:
 
     def correct(self, photo: Floats, mask: Floats) -> Correction:
         """Find the correction that removes the shadow; see `Runtime.correct`."""
-        inputs = network_input(self.config, photo, mask)
-        return to_correction(self._network.forward(inputs.projected, self._threads), inputs.light)
+        given = network_input(self.config, photo, mask)
+        return to_correction(self._network.forward(given.projected(self.config), self._threads), given)
 
 
 def load(weights: str | Path, *, device: str | None = None, threads: int | None = None) -> NativeRuntime:

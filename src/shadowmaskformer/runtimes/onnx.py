@@ -41,9 +41,9 @@ class OnnxRuntime:
 
     def correct(self, photo: Floats, mask: Floats) -> Correction:
         """Find the correction that removes the shadow; see `Runtime.correct`."""
-        arrays, light = feed(self.config, photo, mask)
+        arrays, given = feed(self.config, photo, mask)
         used = {name: array for name, array in arrays.items() if name in self._inputs}
-        return correction_of(self._session.run(["head"], used)[0], light)
+        return correction_of(self._session.run(["head"], used)[0], given)
 
 
 def load(weights: str | Path, *, device: str | None = None, threads: int | None = None) -> OnnxRuntime:

@@ -41,11 +41,11 @@ class OpenVinoRuntime:
 
     def correct(self, photo: Floats, mask: Floats) -> Correction:
         """Find the correction that removes the shadow; see `Runtime.correct`."""
-        arrays, light = feed(self.config, photo, mask)
+        arrays, given = feed(self.config, photo, mask)
         # A request of its own for each call: one request serves one thread.
         used = {name: array for name, array in arrays.items() if name in self._inputs}
         answer = self._compiled.create_infer_request().infer(used)
-        return correction_of(answer["head"], light)
+        return correction_of(answer["head"], given)
 
 
 def _rt_info(model: Any) -> str | None:

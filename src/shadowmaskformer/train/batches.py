@@ -28,6 +28,7 @@ class Batch:
         mask: 1 = shadow, (B, 1, H, W).
         truth: as `photo`.
         start: the relit photo, as `photo`, for embeddings that start from it; else None.
+        view: height and width at which the network looks at them; None at their own.
         total: pictures in the step over all processes.
     """
 
@@ -35,25 +36,27 @@ class Batch:
     mask: Tensor
     truth: Tensor
     start: Tensor | None
+    view: tuple[int, int] | None
     total: int
 
     def to(self, device: torch.device) -> Batch:
         """The batch on `device`."""
         start = None if self.start is None else self.start.to(device, non_blocking=True)
         photo, mask, truth = (t.to(device, non_blocking=True) for t in (self.photo, self.mask, self.truth))
-        return Batch(photo, mask, truth, start, self.total)
+        return Batch(photo, mask, truth, start, self.view, self.total)
 
 
 @dataclass(frozen=True)
 class Request:
-    """Which batch: the `total` pictures from `position` on, at `size` pixels."""
+    """Which batch: the `total` pictures from `position` on, seen at `size` pixels, drawn `detail` times as large."""
 
     position: int
     total: int
     size: int
+    detail: int
 
 
-def to_batch(samples: list[Sample], *, relit: bool, total: int) -> Batch:
+def to_batch(samples: list[Sample], *, relit: bool, view: tuple[int, int] | None, total: int) -> Batch:
     """Stack samples; `relit` adds the floor's picture that `mape-physical` starts from."""
     photo = np.stack([sample.photo for sample in samples])
     start = None
@@ -61,7 +64,7 @@ def to_batch(samples: list[Sample], *, relit: bool, total: int) -> Batch:
         start = _chw(np.stack([relit_photo(sample.photo, sample.mask) for sample in samples]))
     mask = np.stack([sample.mask for sample in samples])
     truth = np.stack([sample.truth for sample in samples])
-    return Batch(_chw(photo), torch.from_numpy(mask[:, None]), _chw(truth), start, total)
+    return Batch(_chw(photo), torch.from_numpy(mask[:, None]), _chw(truth), start, view, total)
 
 
 def relit_photo(photo: np.ndarray, mask: np.ndarray) -> np.ndarray:
@@ -115,5 +118,6 @@ class BatchSource:
 
     def _draw(self, request: Request) -> Batch:
         positions = range(request.position + self._rank, request.position + request.total, self._world)
-        samples = [self._samples.draw(position, request.size) for position in positions]
-        return to_batch(samples, relit=self._relit, total=request.total)
+        samples = [self._samples.draw(position, request.size * request.detail) for position in positions]
+        view = (request.size, request.size) if request.detail > 1 else None
+        return to_batch(samples, relit=self._relit, view=view, total=request.total)

@@ -30,7 +30,9 @@ class TrainConfig:
         seed: of the initial weights and of every sample.
         steps: length of the run in optimiser steps; 0 leaves it to `epochs`.
         epochs: length of the run in passes over the training pictures.
-        sizes: side of the square training pictures in each stage of the run, in pixels.
+        sizes: side of the square at which the network looks in each stage of the run, in pixels.
+        detail: how many times larger than the network looks at them pictures are drawn, relit and compared; K and B
+            are enlarged in between. Above 1, the network will look at every larger picture at its last size.
         batches: pictures per step in each stage, over all processes together.
         shares: share of the run that each stage takes; they add up to 1.
         learning_rate: AdamW's peak rate.
@@ -42,9 +44,10 @@ class TrainConfig:
         ema_decay: memory of the weight average that is validated and kept; 0 keeps the weights themselves.
         losses: weight of each loss in `losses.LOSSES`.
         augment: fields of `data.AugmentConfig` that are switched on; empty is the paper: none.
-        validation_share: share of the training scenes held out for validation.
+        validation_share: share of the training pictures held out for validation with their scenes, and as large a
+            share again of pictures whose scenes stay in training.
         validation_size: side of the validation pictures, in pixels.
-        validation_pictures: how many of the held-out pictures are scored, spread evenly.
+        validation_pictures: how many pictures of unseen scenes are scored, spread evenly, and how many of seen ones.
         validations: how often the run is validated, evenly over its length.
         checkpoint_every_s: seconds between checkpoints.
         precision: "float32", or "mixed" for autocast where the device has it (CUDA).
@@ -61,6 +64,7 @@ class TrainConfig:
     steps: int = 0
     epochs: float = 300.0
     sizes: tuple[int, ...] = (256,)
+    detail: int = 1
     batches: tuple[int, ...] = (1,)
     shares: tuple[float, ...] = (1.0,)
     learning_rate: float = 2e-4
@@ -92,8 +96,8 @@ class TrainConfig:
             )
         if abs(sum(self.shares) - 1) > 1e-6 or min(self.shares) <= 0:
             raise ConfigError(f"shares {list(self.shares)} must be positive and add up to 1")
-        if min(self.batches) < 1 or min(self.sizes) < 16:
-            raise ConfigError("batches must be at least 1 and sizes at least 16")
+        if min(self.batches) < 1 or min(self.sizes) < 16 or self.detail < 1:
+            raise ConfigError("batches and detail must be at least 1 and sizes at least 16")
         if self.steps < 0 or (self.steps == 0 and self.epochs <= 0):
             raise ConfigError(f"steps = {self.steps}, epochs = {self.epochs} is no length; set one above 0")
         if not 0 <= self.warmup < 1 or not 0 <= self.ema_decay < 1 or not 0 < self.validation_share < 1:
@@ -111,6 +115,7 @@ class TrainConfig:
             "w1": self.w1,
             "w2": self.w2,
             "attention_conv": self.attention_conv,
+            "view_pixels": self.sizes[-1] ** 2 if self.detail > 1 else 0,
         }
         if self.depths:
             changes["depths"] = self.depths

@@ -97,7 +97,7 @@ def draw_curves(folder: Path) -> bool:
         return False
     log = read_log(folder)
     steps = [line for line in log if "loss" in line]
-    scores = [line for line in log if "psnr_all" in line]
+    scores = [line for line in log if "psnr" in line]
     if not steps or not scores:
         return False
     figure = Figure(figsize=(10, 4), layout="constrained")
@@ -111,9 +111,12 @@ def draw_curves(folder: Path) -> bool:
         (middle, "psnr", "validation PSNR, dB"),
         (right, "mae", "validation Lab MAE"),
     ):
-        for region, label in (("shadow", "S"), ("lit", "NS"), ("all", "All")):
-            axes.plot(hours, [line[f"{measure}_{region}"] for line in scores], marker=".", label=label)
+        for colour, (region, label) in enumerate((("shadow", "S"), ("lit", "NS"), ("all", "All"))):
+            for group, style in (("unseen", "-"), ("seen", ":")):
+                if (key := f"{group}_{measure}_{region}") in scores[0]:
+                    values = [line[key] for line in scores]
+                    axes.plot(hours, values, style, color=f"C{colour}", marker=".", label=f"{label}, {group} scenes")
         axes.set(title=title, xlabel="hours")
-        axes.legend()
+        axes.legend(fontsize="small")
     figure.savefig(folder / CURVES, dpi=120)
     return True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import math
 from pathlib import Path
 from typing import Any
@@ -50,7 +51,7 @@ class Learner:
             group["lr"] = learning_rate
         self._optimiser.zero_grad(set_to_none=True)
         with torch.autocast(self._device.type, torch.bfloat16, enabled=self._autocast):
-            restored = self._wrapped(batch.photo, batch.mask, batch.start)
+            restored = self._wrapped(batch.photo, batch.mask, batch.start, batch.view)
         loss = self._loss(restored.float(), batch.truth, batch.mask)
         loss.backward()
         # The gradient is already the mean over processes here, so all of them judge it alike.
@@ -94,6 +95,7 @@ def _first_model(config: TrainConfig, init: str | Path | None) -> ShadowMaskForm
     model = ShadowMaskFormer(config.model_config())
     if init is not None:
         given, arrays = weights.load(init)
+        given = dataclasses.replace(given, view_pixels=model.config.view_pixels)
         if changes := differences(model.config.to_dict(), given.to_dict()):
             text = "; ".join(f"{key} is {ours!r}, theirs {theirs!r}" for key, (ours, theirs) in changes.items())
             raise ConfigError(f"the initial weights are of another network: {text}; fit the recipe to them")

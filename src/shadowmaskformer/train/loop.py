@@ -49,7 +49,7 @@ class RunResult:
         folder: the run's folder; its best weights are in `best/`.
         steps: optimiser steps taken, over all resumes.
         elapsed_s: seconds spent, over all resumes.
-        best: scores of the best validation by PSNR over all pixels; None before the first.
+        best: scores of the best validation, by the mean PSNR of unseen and seen scenes; None before the first.
         finished: False when a signal stopped the run early.
     """
 
@@ -108,12 +108,12 @@ def run(
     """
     out = Path(out)
     with join_processes() as processes, _stop_signals() as stop_wanted:
-        training, held_out = split_data(config, Path(data))
+        split = split_data(config, Path(data))
         prepare_folder(
             out,
             config,
             Path(data),
-            [*training, *held_out],
+            [*split.train, *split.unseen, *split.seen],
             hours=hours,
             resume=resume,
             allow_change=allow_change,
@@ -126,7 +126,7 @@ def run(
             learner.restore(state)
             at = Position(**state["position"])
         folder = Path(cache or out / "cache")
-        samples, validation = open_samples(config, training, held_out, folder, processes, quiet=quiet)
+        samples, validation = open_samples(config, split, folder, processes, quiet=quiet)
         schedule = Schedule(config, len(samples), hours * 3600 if hours is not None else None)
         journal = Journal(out, resumed_at=at.step) if processes.leads else None
         if validation is not None and at.step == 0:
@@ -136,7 +136,8 @@ def run(
         def plan(step: int, drawn: int) -> Request | None:
             progress = schedule.progress(step, drawn, at.elapsed_s)
             stage = stage_at(config, progress)
-            return Request(drawn, config.batches[stage], config.sizes[stage]) if progress < 1 else None
+            request = Request(drawn, config.batches[stage], config.sizes[stage], config.detail)
+            return request if progress < 1 else None
 
         def save() -> None:
             save_checkpoint(out / CHECKPOINTS, at.step, learner.state() | {"position": asdict(at)})
@@ -180,13 +181,14 @@ def run(
                 due = int(progress * config.validations + 1e-9)
                 validate, at.validated = due > at.validated, due
                 if journal is not None and validation is not None:
-                    pixels_per_s = batch.total * batch.photo[0, 0].numel() / step_s
+                    size = batch.view[0] if batch.view else batch.photo.shape[-1]
+                    pixels_per_s = batch.total * size**2 / step_s
                     journal.write(
                         at.step,
                         {
                             "loss": loss,
                             "learning_rate": rate,
-                            "size": batch.photo.shape[-1],
+                            "size": size,
                             "pixels_per_s": round(pixels_per_s),
                             "elapsed_s": round(at.elapsed_s, 3),
                         },
@@ -211,7 +213,7 @@ def _validate(validation: Validation, learner: Learner, at: Position, journal: J
     named = scores.to_dict()
     journal.write(at.step, named | {"elapsed_s": round(at.elapsed_s, 3)})
     logger.info("validation, step %d, %.2f h: %s", at.step, at.elapsed_s / 3600, scores)
-    if at.best is None or named["psnr_all"] > at.best["psnr_all"]:
+    if at.best is None or named["psnr"] > at.best["psnr"]:
         at.best = named
         learner.save_averaged(out / BEST)
 

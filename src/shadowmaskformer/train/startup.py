@@ -17,6 +17,7 @@ from shadowmaskformer.data import (
     Augment,
     Cache,
     Samples,
+    Split,
     Triplet,
     build_cache,
     fingerprint,
@@ -36,9 +37,11 @@ logger = logging.getLogger(__name__)
 CHECKPOINTS, BEST, PANELS, BAD_BATCHES = "checkpoints", "best", "panels", "bad-batches"
 
 
-def split_data(config: TrainConfig, data: Path) -> tuple[Sequence[Triplet], Sequence[Triplet]]:
-    """The data set's training triplets, split by scene into those trained on and those validated on."""
-    return validation_split(open_dataset(data).split("train"), share=config.validation_share, seed=0)
+def split_data(config: TrainConfig, data: Path) -> Split:
+    """The data set's training triplets, split into those trained on and those validated on."""
+    triplets = open_dataset(data).split("train")
+    seen = min(config.validation_pictures, round(config.validation_share * len(triplets)))
+    return validation_split(triplets, share=config.validation_share, seen=seen, seed=0)
 
 
 def prepare_folder(
@@ -99,8 +102,7 @@ def _refuse_changes(changes: dict[str, tuple[Any, Any]], allowed: Collection[str
 
 def open_samples(
     config: TrainConfig,
-    training: Sequence[Triplet],
-    held_out: Sequence[Triplet],
+    split: Split,
     cache: Path,
     processes: Processes,
     *,
@@ -113,18 +115,20 @@ def open_samples(
         raise ConfigError(f"bad key in the recipe's augment table: {error}") from error
     if not processes.leads:
         processes.wait()
-    train_cache = _decoded(training, cache, quiet=quiet or not processes.leads)
+    # By name: runs that split the data differently share one cache and must find it in one order.
+    triplets = sorted((*split.train, *split.unseen, *split.seen), key=lambda triplet: triplet.name)
+    decoded = _decoded(triplets, cache, quiet=quiet or not processes.leads)
+
+    def samples(chosen: Sequence[Triplet], augment: Augment) -> Samples:
+        return Samples(decoded, augment=augment, seed=config.seed, names={triplet.name for triplet in chosen})
+
     validation = None
     if processes.leads:
-        held_out_cache = _decoded(held_out, cache, quiet=quiet)
-        validation = Validation(
-            Samples(held_out_cache, augment=Augment(), seed=0),
-            pictures=config.validation_pictures,
-            size=config.validation_size,
-            relit=starts_relit(config),
-        )
+        held_out = {"unseen": split.unseen, "seen": split.seen}
+        groups = {name: samples(chosen, Augment()) for name, chosen in held_out.items() if chosen}
+        validation = Validation(groups, pictures=config.validation_pictures, size=config.validation_size)
         processes.wait()
-    return Samples(train_cache, augment=augment, seed=config.seed), validation
+    return samples(split.train, augment), validation
 
 
 def _decoded(triplets: Sequence[Triplet], cache: Path, *, quiet: bool) -> Cache:

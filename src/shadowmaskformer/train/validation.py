@@ -1,19 +1,24 @@
-"""Scoring a network on held-out scenes with the field's real metrics, and drawing what it did."""
+"""Scoring a network on held-out pictures with the field's real metrics, and drawing what it did.
+
+Most of SRD's test pictures show scenes of its training pictures, photographs from elsewhere never do: both kinds
+are held out and scored apart.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
 from PIL import Image
-from torch import nn
 
 from shadowmaskformer.data import Sample, Samples
 from shadowmaskformer.metrics import Regions, absolute_error, lab_d50, psnr, region_mean
-from shadowmaskformer.train.batches import Batch, relit_photo, to_batch
+from shadowmaskformer.model import ShadowMaskFormer
+from shadowmaskformer.runtimes import network_input, to_correction
+from shadowmaskformer.train.batches import relit_photo
 
 PANEL_ROWS = 6
 PANEL_SIDE = 192
@@ -22,67 +27,113 @@ ERROR_GAIN = 4
 
 
 @dataclass(frozen=True)
-class ValidationScores:
-    """Means over the validation pictures: PSNR in dB and Lab MAE, over shadow, lit pixels and all."""
+class GroupScores:
+    """Means over one group of pictures: PSNR in dB and Lab MAE, over shadow, lit pixels and all."""
 
     psnr: Regions
     mae: Regions
 
+    def __str__(self) -> str:
+        return "{:.2f} / {:.2f} / {:.2f} dB, ".format(*self.psnr) + "MAE {:.2f} / {:.2f} / {:.2f}".format(*self.mae)
+
+
+@dataclass(frozen=True)
+class ValidationScores:
+    """The scores of each group, by its name."""
+
+    groups: Mapping[str, GroupScores]
+
+    @property
+    def psnr(self) -> float:
+        """What decides between two networks: PSNR over all pixels, mean of the groups."""
+        return float(np.mean([group.psnr.all for group in self.groups.values()]))
+
     def to_dict(self) -> dict[str, float]:
-        """Flat: `psnr_shadow`, …, `mae_all`, rounded to four decimals."""
-        named = {"psnr": self.psnr, "mae": self.mae}
-        return {f"{m}_{r}": round(v, 4) for m, regions in named.items() for r, v in regions._asdict().items()}
+        """Flat: `psnr`, `unseen_psnr_shadow`, …, `seen_mae_all`, rounded to four decimals."""
+        return {"psnr": round(self.psnr, 4)} | {
+            f"{name}_{measure}_{region}": round(value, 4)
+            for name, group in self.groups.items()
+            for measure, regions in (("psnr", group.psnr), ("mae", group.mae))
+            for region, value in regions._asdict().items()
+        }
 
     def __str__(self) -> str:
-        return "PSNR {:.2f} / {:.2f} / {:.2f} dB, ".format(*self.psnr) + "MAE {:.2f} / {:.2f} / {:.2f}".format(
-            *self.mae
-        )
+        return "; ".join(f"{name} scenes {group}" for name, group in self.groups.items())
 
 
 class Validation:
-    """A fixed set of held-out pictures."""
+    """A fixed set of held-out pictures, in groups."""
 
-    def __init__(self, samples: Samples, *, pictures: int, size: int, relit: bool) -> None:
-        """Take `pictures` of `samples`, spread evenly, whole, at `size`×`size` pixels."""
-        count = min(pictures, len(samples))
-        chosen = np.linspace(0, len(samples) - 1, count).round().astype(int)
-        self.samples = [samples.whole(int(index), size) for index in chosen]
-        self._batches = [to_batch([sample], relit=relit, total=1) for sample in self.samples]
+    def __init__(self, groups: Mapping[str, Samples], *, pictures: int, size: int) -> None:
+        """Take `pictures` of each group, spread evenly, whole, at `size`×`size` pixels."""
+        self.groups = {name: _spread(samples, pictures, size) for name, samples in groups.items()}
 
     def score_input(self) -> ValidationScores:
         """The scores of doing nothing."""
-        return _mean_scores([sample.photo for sample in self.samples], self.samples)
+        return self._score(lambda sample: sample.photo)
 
     def score_floor(self) -> ValidationScores:
         """The scores of relighting without a network."""
-        return _mean_scores([relit_photo(sample.photo, sample.mask) for sample in self.samples], self.samples)
+        return self._score(lambda sample: relit_photo(sample.photo, sample.mask))
 
-    def score(self, model: nn.Module, device: torch.device, panel: Path | None = None) -> ValidationScores:
-        """Score `model`; draws a few pictures into the JPEG file `panel`."""
+    def score(self, model: ShadowMaskFormer, device: torch.device, panel: Path | None = None) -> ValidationScores:
+        """Score `model` as it will be used; draws a few pictures into the JPEG file `panel`."""
+        drawn: list[np.ndarray] = []
+        shown = _spread_indices(sum(len(group) for group in self.groups.values()), PANEL_ROWS)
+        seen = 0
+
+        def restore(sample: Sample) -> np.ndarray:
+            nonlocal seen
+            result = _restore(model, sample, device)
+            if seen in shown:
+                drawn.append(panel_row(result, sample))
+            seen += 1
+            return result
+
         model.eval()
         with torch.inference_mode():
-            results = [_restore(model, batch.to(device)) for batch in self._batches]
+            scores = self._score(restore)
         model.train()
         if panel is not None:
             panel.parent.mkdir(parents=True, exist_ok=True)
-            Image.fromarray(draw_panel(results, self.samples)).save(panel, quality=90)
-        return _mean_scores(results, self.samples)
+            Image.fromarray(np.concatenate(drawn)).save(panel, quality=90)
+        return scores
+
+    def _score(self, restore: Callable[[Sample], np.ndarray]) -> ValidationScores:
+        return ValidationScores({name: _mean_scores(restore, group) for name, group in self.groups.items()})
 
 
-def _restore(model: nn.Module, batch: Batch) -> np.ndarray:
-    restored = model(batch.photo, batch.mask, batch.start)[0].clamp(0, 1)
-    return restored.permute(1, 2, 0).float().cpu().numpy()
+def _spread(samples: Samples, pictures: int, size: int) -> list[Sample]:
+    return [samples.whole(index, size) for index in _spread_indices(len(samples), pictures)]
 
 
-def _mean_scores(results: Sequence[np.ndarray], samples: Sequence[Sample]) -> ValidationScores:
+def _spread_indices(length: int, wanted: int) -> list[int]:
+    """At most `wanted` of `length` indices, evenly: pictures of one scene are neighbours.
+
+    >>> _spread_indices(10, 4)
+    [0, 3, 6, 9]
+    """
+    return [int(index) for index in np.linspace(0, length - 1, min(wanted, length)).round()]
+
+
+def _restore(model: ShadowMaskFormer, sample: Sample, device: torch.device) -> np.ndarray:
+    given = network_input(model.config, sample.photo, sample.mask)
+    projected = torch.from_numpy(given.projected(model.config)).to(device)
+    head = model.correction(projected.permute(2, 0, 1)[None])[0].permute(1, 2, 0)
+    correction = to_correction(np.ascontiguousarray(head.float().cpu().numpy()), given)
+    return np.clip(correction.apply(sample.photo), 0, 1)
+
+
+def _mean_scores(restore: Callable[[Sample], np.ndarray], samples: Sequence[Sample]) -> GroupScores:
     psnrs, maes = [], []
-    for result, sample in zip(results, samples, strict=True):
+    for sample in samples:
+        result = restore(sample)
         shadow = sample.mask > 0
         error = absolute_error(lab_d50(result), lab_d50(sample.truth))
         regions = (shadow, ~shadow, None)
         psnrs.append([psnr(result, sample.truth, region) for region in regions])
         maes.append([region_mean(error, region) for region in regions])
-    return ValidationScores(Regions(*_mean_finite(psnrs)), Regions(*_mean_finite(maes)))
+    return GroupScores(Regions(*_mean_finite(psnrs)), Regions(*_mean_finite(maes)))
 
 
 def _mean_finite(rows: list[list[float]]) -> list[float]:
@@ -93,17 +144,11 @@ def _mean_finite(rows: list[list[float]]) -> list[float]:
     ]
 
 
-def draw_panel(results: Sequence[np.ndarray], samples: Sequence[Sample]) -> np.ndarray:
-    """A row for each of a few pictures: input, mask, result, truth, error; uint8 RGB."""
-    rows = []
-    # Spread over the set: pictures of one scene are neighbours in it.
-    shown = np.linspace(0, len(results) - 1, min(PANEL_ROWS, len(results))).round().astype(int)
-    for result, sample in ((results[index], samples[index]) for index in shown):
-        mask = np.repeat(sample.mask[..., None], 3, axis=2)
-        error = np.abs(result - sample.truth) * ERROR_GAIN
-        cells = [_thumbnail(cell) for cell in (sample.photo, mask, result, sample.truth, error)]
-        rows.append(np.concatenate(cells, axis=1))
-    return np.concatenate(rows, axis=0)
+def panel_row(result: np.ndarray, sample: Sample) -> np.ndarray:
+    """Input, mask, result, truth, error side by side; uint8 RGB."""
+    mask = np.repeat(sample.mask[..., None], 3, axis=2)
+    error = np.abs(result - sample.truth) * ERROR_GAIN
+    return np.concatenate([_thumbnail(cell) for cell in (sample.photo, mask, result, sample.truth, error)], axis=1)
 
 
 def _thumbnail(picture: np.ndarray) -> np.ndarray:

@@ -90,10 +90,12 @@ SMF_INLINE Vec<L> exp2(Vec<L> x) {
 // How a product starts and ends. `start` + row * start_stride + col is added (a bias has start_stride 0).
 enum class Finish { plain, relu };
 
-// One tile: R rows x V vectors of L columns. `a` has row stride a_row and step stride a_k.
+// One tile: R rows x V vectors of L columns. `a` has row stride a_row and step stride a_k. `highest`, if not null, are
+// V vectors that are raised to the largest of each column.
 template <int L, int V, int R, Finish finish>
 SMF_INLINE void tile(int steps, const float* a, long a_row, long a_k, const float* b, long b_k, const float* start,
-                     long start_row, const float* more, long more_row, float* out, long out_row) {
+                     long start_row, const float* more, long more_row, float* out, long out_row,
+                     Vec<L>* highest = nullptr) {
   Vec<L> sums[R][V];
   for (int r = 0; r < R; ++r)
     for (int v = 0; v < V; ++v) sums[r][v] = load<L>(start + r * start_row + v * L);
@@ -114,6 +116,7 @@ SMF_INLINE void tile(int steps, const float* a, long a_row, long a_k, const floa
     for (int v = 0; v < V; ++v) {
       Vec<L> y = sums[r][v];
       if (finish == Finish::relu) y = max<L>(y, Vec<L>{});
+      if (highest) highest[v] = max<L>(highest[v], y);
       store<L>(out + r * out_row + v * L, y);
     }
 }
@@ -121,21 +124,21 @@ SMF_INLINE void tile(int steps, const float* a, long a_row, long a_k, const floa
 // All rows of one panel of V vectors. Rows are independent, so the last rows run in smaller tiles.
 template <int L, int V, Finish finish>
 SMF_INLINE void panel(int rows, int steps, const float* a, long a_row, long a_k, const float* b, long b_k,
-                      const float* start, long start_row, const float* more, long more_row, float* out,
-                      long out_row) {
+                      const float* start, long start_row, const float* more, long more_row, float* out, long out_row,
+                      Vec<L>* highest = nullptr) {
   constexpr int R = V == 3 ? kRows : 2 * kRows;
   int row = 0;
   for (; row + R <= rows; row += R)
     tile<L, V, R, finish>(steps, a + row * a_row, a_row, a_k, b, b_k, start + row * start_row, start_row,
-                          more ? more + row * more_row : more, more_row, out + row * out_row, out_row);
+                          more ? more + row * more_row : more, more_row, out + row * out_row, out_row, highest);
   if (row + R / 2 <= rows) {
     tile<L, V, R / 2, finish>(steps, a + row * a_row, a_row, a_k, b, b_k, start + row * start_row, start_row,
-                              more ? more + row * more_row : more, more_row, out + row * out_row, out_row);
+                              more ? more + row * more_row : more, more_row, out + row * out_row, out_row, highest);
     row += R / 2;
   }
   for (; row < rows; ++row)
     tile<L, V, 1, finish>(steps, a + row * a_row, a_row, a_k, b, b_k, start + row * start_row, start_row,
-                          more ? more + row * more_row : more, more_row, out + row * out_row, out_row);
+                          more ? more + row * more_row : more, more_row, out + row * out_row, out_row, highest);
 }
 
 // 8 x 8 floats: out[c][r] = in[r][c].

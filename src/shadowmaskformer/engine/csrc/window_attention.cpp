@@ -8,13 +8,14 @@
 // Layout     x, out (H, W, C), channels last. Inside a window the softmax has queries on the lanes and keys along
 //            memory, so maximum and sum need no shuffles: scores are S^T[key][query], computed for 24 queries at a time
 //            (48 with AVX-512), 10 KiB that stay in the first-level cache from q k^T to the product with v.
-// Threads    A window is a task. Tasks share nothing but their input; any number of threads gives the same bits.
+// Threads    A few windows of a row are a task: beside each other, they share the margin that the convolution branch
+//            needs around v. Tasks share nothing but their input; any number of threads gives the same bits.
 // Fusion     A window passes from normalisation to the end of the MLP in cache, so x is read once and out written
 //            once; separate operators would write and read the map about fifteen times, heads * w**2 / C times as
 //            wide for the scores. The moments for the next block's norm are taken from the window on its way out.
 // Speed      54 % (24 channels) to 75 % (96) of the peak of multiply-adds (one core, AVX2); a seventh of the time at
 //            24 channels goes into powers of two.
-// Scratch    per thread: about (w**2 + 8) (7 C + 96) floats, and 2 (w + 4)**2 C with the convolution branch.
+// Scratch    per thread: about (w**2 + 8) (7 C + 96) floats, and 3 (w + 4)**2 C with the convolution branch.
 #include <cmath>
 #include <cstring>
 
@@ -163,6 +164,12 @@ struct Windows {
       : rows((height + block.shift + block.window - 1) / block.window),
         columns((width + block.shift + block.window - 1) / block.window) {}
   int count() const { return rows * columns; }
+  // How many neighbours make a task: up to eight, while there are several tasks for every thread.
+  int per_task(int threads) const {
+    const int most = count() / (4 * threads);
+    const int wanted = most < 1 ? 1 : most > 8 ? 8 : most;
+    return wanted < columns ? wanted : columns;
+  }
   Window at(int index, const AttentionBlock& block, int height, int width) const {
     const int top = index / columns * block.window - block.shift, left = index % columns * block.window - block.shift;
     Window window;
@@ -188,7 +195,7 @@ struct Scratch {
   float* hidden;   // compact (tokens, slice of the MLP)
   float* out;      // compact (tokens, C)
   float* grid;     // (w + 4, w + 4, C): v with its margin, for the convolution branch
-  float* margin;   // the normalised tokens of grid
+  float* margin;   // the normalised tokens of new columns of grid, and after them their v
 
   static std::size_t floats(const AttentionBlock& block) { return Scratch(block, nullptr).end_; }
   Scratch(const AttentionBlock& block, float* start) : start_(start), end_(0) {
@@ -202,7 +209,7 @@ struct Scratch {
     hidden = take(mlp_scratch(block.mlp, int(padded)));
     out = take(padded * C);
     grid = take(block.convolves ? side * side * C : 0);
-    margin = take(block.convolves ? side * side * C : 0);
+    margin = take(block.convolves ? 2 * side * side * C : 0);
   }
 
  private:
@@ -235,14 +242,12 @@ template <int L, int V>
 void attend(int keys, int depth, const float* q_t, const float* k, long k_row, const float* v, long v_row,
             const float* bias, long padded, float* scores, float* out) {
   constexpr int columns = L * V;
-  panel<L, V, Finish::plain>(keys, depth, k, k_row, 1, q_t, padded, bias, padded, nullptr, 0, scores, columns);
   Vec<L> highest[V], total[V];
   for (int i = 0; i < V; ++i) {
-    highest[i] = load<L>(scores + i * L);
+    highest[i] = splat<L>(-1e30f);
     total[i] = Vec<L>{};
   }
-  for (int key = 1; key < keys; ++key)
-    for (int i = 0; i < V; ++i) highest[i] = max<L>(highest[i], load<L>(scores + key * columns + i * L));
+  panel<L, V, Finish::plain>(keys, depth, k, k_row, 1, q_t, padded, bias, padded, nullptr, 0, scores, columns, highest);
   for (int key = 0; key < keys; ++key)
     for (int i = 0; i < V; ++i) {
       float* at = scores + key * columns + i * L;
@@ -283,26 +288,31 @@ void zero(float* from, std::size_t count) { std::memset(from, 0, count * sizeof(
 void copy(float* to, const float* from, std::size_t count) { std::memcpy(to, from, count * sizeof(float)); }
 
 // v of the window with its margin of two tokens, zero outside the picture, into grid; and of the window alone into v.
-// One product over whole rows of the grid, as many short ones would fetch the weight as many times.
+// `follows`: grid still holds the window to the left, whose last four columns are this one's first four. One product
+// over all new columns, as many short ones would fetch the weight as many times.
 void project_v_with_margin(const AttentionBlock& block, const Norm& norm, int height, int width, const float* x,
-                           const Window& window, const Scratch& s) {
+                           const Window& window, bool follows, const Scratch& s) {
   const int C = block.channels, w = block.window, side = w + 4;
-  // The picture's rows and columns that the grid holds, in grid coordinates.
+  if (follows)
+    for (int row = 0; row < side; ++row)
+      copy(s.grid + long(row) * side * C, s.grid + (long(row) * side + w) * C, std::size_t(4) * C);
+  // The picture's rows and new columns that the grid holds, in grid coordinates.
   const int origin_row = window.top - window.row - 2, origin_column = window.left - window.column - 2;
-  const int first = origin_row < 0 ? -origin_row : 0, left = origin_column < 0 ? -origin_column : 0;
+  const int known = follows ? 4 : 0;
+  const int first = origin_row < 0 ? -origin_row : 0, left = origin_column + known < 0 ? -origin_column : known;
   const int end = height - origin_row < side ? height - origin_row : side;
   const int right = width - origin_column < side ? width - origin_column : side;
-  const bool cut = left > 0 || right < side;
-  if (first > 0 || end < side || cut) zero(s.grid, std::size_t(side) * side * C);
-  if (cut) zero(s.margin, std::size_t(side) * side * C);
+  const int columns = right > left ? right - left : 0, tokens = (end - first) * columns;
+  float* fresh = s.margin + std::size_t(side) * side * C;
   for (int row = first; row < end; ++row)
-    normalise(norm, x + (long(origin_row + row) * width + origin_column + left) * C, right - left, C,
-              s.margin + (long(row) * side + left) * C);
-  matmul<Finish::plain>((end - first) * side, s.margin + long(first) * side * C, C, block.v, nullptr, 0,
-                        s.grid + long(first) * side * C, C);
-  for (int row = first; cut && row < end; ++row) {
-    zero(s.grid + long(row) * side * C, std::size_t(left) * C);
-    zero(s.grid + (long(row) * side + right) * C, std::size_t(side - right) * C);
+    normalise(norm, x + (long(origin_row + row) * width + origin_column + left) * C, columns, C,
+              s.margin + long(row - first) * columns * C);
+  matmul<Finish::plain>(tokens, s.margin, C, block.v, nullptr, 0, fresh, C);
+  for (int row = 0; row < side; ++row) {
+    float* to = s.grid + long(row) * side * C;
+    const bool inside = row >= first && row < end && columns > 0;
+    if (!inside || left > known || right < side) zero(to + std::size_t(known) * C, std::size_t(side - known) * C);
+    if (inside) copy(to + std::size_t(left) * C, fresh + long(row - first) * columns * C, std::size_t(columns) * C);
   }
   for (int row = 0; row < w; ++row)
     copy(s.v + long(row) * w * C, s.grid + (long(row + 2) * side + 2) * C, std::size_t(w) * C);
@@ -326,9 +336,8 @@ void attention_block(const AttentionBlock& block, int height, int width, const f
   const std::size_t stride = Arena::slice(Scratch::floats(block));
   float* scratch = arena.floats(stride * threads);
 
-  parallel(threads, windows.count(), [&](int task, int worker) {
-    const Scratch s(block, scratch + worker * stride);
-    const Window window = windows.at(task, block, height, width);
+  const auto one_window = [&](int index, bool follows, const Scratch& s) {
+    const Window window = windows.at(index, block, height, width);
     const int tokens = window.tokens(), columns = window.columns();
     const bool whole = tokens == w * w;
     const auto picture_row = [&](int row) { return (long(window.top + row) * width + window.left) * C; };
@@ -337,7 +346,7 @@ void attention_block(const AttentionBlock& block, int height, int width, const f
       normalise(norm, x + picture_row(row), columns, C, s.normed + long(row) * columns * C);
     matmul<Finish::plain>(tokens, s.normed, C, block.qk, nullptr, 0, s.qk, 2 * C);
     if (block.convolves) {
-      project_v_with_margin(block, norm, height, width, x, window, s);
+      project_v_with_margin(block, norm, height, width, x, window, follows, s);
     } else if (whole) {
       matmul<Finish::plain>(tokens, s.normed, C, block.v, nullptr, 0, s.v, C);
     } else {
@@ -391,7 +400,14 @@ void attention_block(const AttentionBlock& block, int height, int width, const f
     mlp_residual(block.mlp, tokens, C, y, s.hidden, s.out);
     for (int row = 0; row < window.rows(); ++row)
       copy(out + picture_row(row), s.out + long(row) * columns * C, std::size_t(columns) * C);
-    if (moments) parts[task] = moments_of(s.out, long(tokens) * C);
+    if (moments) parts[index] = moments_of(s.out, long(tokens) * C);
+  };
+  const int per_task = windows.per_task(threads), tasks_per_row = (windows.columns + per_task - 1) / per_task;
+  parallel(threads, windows.rows * tasks_per_row, [&](int task, int worker) {
+    const Scratch s(block, scratch + worker * stride);
+    const int start = task % tasks_per_row * per_task;
+    for (int column = start; column < windows.columns && column < start + per_task; ++column)
+      one_window(task / tasks_per_row * windows.columns + column, column > start, s);
   });
 
   if (moments) {

@@ -192,3 +192,22 @@ def test_compiles_without_graph_breaks():
     model = randomised(TINY)
     explained = torch._dynamo.explain(model)(*inputs(12, 20))
     assert explained.graph_break_count == 0
+
+
+def test_a_view_of_the_pictures_own_size_changes_nothing():
+    model, (photo, mask) = randomised(TINY), inputs(24, 32)
+    with torch.no_grad():
+        torch.testing.assert_close(model(photo, mask, view=(24, 32)), model(photo, mask))
+
+
+def test_a_small_view_corrects_a_large_picture_smoothly():
+    model, (photo, mask) = randomised(TINY), inputs(48, 64)
+    with torch.no_grad():
+        restored = model(photo, mask, view=(24, 32))
+        small = model.correction(
+            model.embedding.project(
+                *(torch.nn.functional.avg_pool2d(2 * picture - 1, 2) for picture in (photo, mask, photo)), model.config
+            )
+        )
+        gain, offset = torch.nn.functional.interpolate(small, scale_factor=2, mode="bilinear").split((1, 3), dim=1)
+    torch.testing.assert_close(restored, (1 + gain) * photo - (gain + offset) / 2)

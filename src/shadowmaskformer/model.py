@@ -44,10 +44,16 @@ class RescaledLayerNorm(nn.Module):
 
     def forward(self, tokens: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Normalise (B, H, W, C); also returns rescale and rebias, (B, 1, 1, C) each."""
-        mean = tokens.mean((1, 2, 3), keepdim=True)
+        mean = _mean(tokens)
         centred = tokens - mean
-        std = torch.sqrt(centred.square().mean((1, 2, 3), keepdim=True) + self.eps)
+        std = torch.sqrt(_mean(centred.square()) + self.eps)
         return centred / std * self.weight + self.bias, self.meta1(std), self.meta2(mean)
+
+
+def _mean(tokens: Tensor) -> Tensor:
+    """The mean of each picture (B, H, W, C), as (B, 1, 1, 1)."""
+    # Row by row: ONNX Runtime adds up a whole picture one number after the other and loses digits on the way.
+    return tokens.mean((2, 3), keepdim=True).mean(1, keepdim=True)
 
 
 class RelativePositionBias(nn.Module):

@@ -33,7 +33,7 @@ def run(*words: str | Path) -> int:
 
 def test_one_command_trains(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("--data", data, "--recipe", "paper", "-o", tmp_path / "run", *TINY, "--set", "steps=2") == 0
-    assert re.search(r"best: validation PSNR \d+\.\d+ dB, .* after 2 steps", capsys.readouterr().out)
+    assert re.search(r"best, 2 steps; validation: unseen scenes \d+\.\d+ dB, MAE \d", capsys.readouterr().out)
     assert (tmp_path / "run" / "best" / "model.safetensors").is_file()
 
 

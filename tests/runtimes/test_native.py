@@ -40,6 +40,23 @@ def test_threads_do_not_change_the_correction(tiny_weights: Path, photo: np.ndar
     np.testing.assert_array_equal(one.offset, three.offset)
 
 
+@pytest.mark.parametrize("embedding", ["mape", "mape-physical"])
+def test_a_small_view_answers_at_the_pictures_size(
+    embedding: str, tiny_weights: Path, photo: np.ndarray, mask: np.ndarray
+) -> None:
+    config, arrays = weights.load(tiny_weights)
+    config = dataclasses.replace(config, embedding=embedding)
+    given = (photo / 255).astype(np.float32), (mask / 255).astype(np.float32)
+    head = {name: array * (0 if name.startswith("head") else 1) for name, array in arrays.items()}
+    small = dataclasses.replace(config, view_pixels=16 * 24)
+    # A head of zeros leaves the start as it is: relit at full size, whatever the view.
+    start, seen_small = (NativeRuntime(each, head).correct(*given) for each in (config, small))
+    np.testing.assert_array_equal(seen_small.gain, start.gain)
+    answer = NativeRuntime(small, arrays).correct(*given)
+    assert answer.gain.shape == photo.shape
+    assert not np.array_equal(answer.gain, start.gain)
+
+
 def test_a_gpu_is_refused(tiny_weights: Path) -> None:
     with pytest.raises(ConfigError, match="cuda"):
         load_runtime("native", tiny_weights, device="cuda")

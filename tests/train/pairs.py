@@ -13,6 +13,7 @@ QUICK = TrainConfig(
     depths=(1, 1, 2, 1, 1),
     steps=8,
     sizes=(32, 48),
+    detail=2,
     batches=(2, 2),
     shares=(0.5, 0.5),
     learning_rate=2e-3,
@@ -25,11 +26,11 @@ QUICK = TrainConfig(
     validations=2,
     checkpoint_every_s=0.0,
 )
-"""Every part of the loop in eight steps: two stages, warm-up, clipping, averaging, augmentation."""
+"""Every part of the loop in eight steps: two stages, a reduced view, warm-up, clipping, averaging, augmentation."""
 
 
-def write_pairs(folder: Path, count: int = 8) -> Path:
-    """`count` scenes of 48×64 pixels with a shadow each, in the release's layout."""
+def write_pairs(folder: Path, count: int = 8, *, shadows: int = 1) -> Path:
+    """`count` scenes of 48×64 pixels with `shadows` each, in the release's layout."""
     rng = np.random.default_rng(5)
     row, column = np.mgrid[:48, :64]
     for role in ("cond", "gt", "mask"):
@@ -37,11 +38,12 @@ def write_pairs(folder: Path, count: int = 8) -> Path:
     for index in range(count):
         waves = [np.sin(row / rng.uniform(3, 9) + column / rng.uniform(3, 9)) for _ in range(3)]
         clean = 150 + 50 * np.stack(waves, axis=-1) + rng.normal(0, 4, (48, 64, 3))
-        top, left = rng.integers(4, 20, 2)
-        mask = np.zeros((48, 64))
-        mask[top : top + 20, left : left + 28] = 1
-        shadow = clean * np.where(mask[..., None] > 0, (0.35, 0.4, 0.5), 1)
-        for role, picture in (("cond", shadow), ("gt", clean), ("mask", 255 * mask)):
-            image = Image.fromarray(np.clip(picture, 0, 255).astype(np.uint8))
-            image.save(folder / "train" / role / f"{index:03d}.png")
+        for shot in range(shadows):
+            top, left = rng.integers(4, 20, 2)
+            mask = np.zeros((48, 64))
+            mask[top : top + 20, left : left + 28] = 1
+            shadow = clean * np.where(mask[..., None] > 0, (0.35, 0.4, 0.5), 1)
+            for role, picture in (("cond", shadow), ("gt", clean), ("mask", 255 * mask)):
+                image = Image.fromarray(np.clip(picture, 0, 255).astype(np.uint8))
+                image.save(folder / "train" / role / f"{index * shadows + shot:03d}.png")
     return folder

@@ -74,6 +74,15 @@ def test_a_run_leaves_weights_description_log_panels_and_curves(whole_run: Path)
     assert len(list((whole_run / "checkpoints").glob("*"))) == 2
 
 
+def test_seen_and_unseen_scenes_are_scored_apart(tmp_path: Path) -> None:
+    data = write_pairs(tmp_path / "pairs", 6, shadows=2)
+    result = train.run(dataclasses.replace(QUICK, steps=2, validations=1), data, tmp_path / "run")
+    assert result.best is not None
+    groups = [result.best[f"{group}_psnr_all"] for group in ("unseen", "seen")]
+    assert groups[0] != groups[1]
+    assert result.best["psnr"] == pytest.approx(np.mean(groups), abs=1e-4)
+
+
 def test_loss_falls_on_few_pictures(data: Path, tmp_path: Path) -> None:
     config = dataclasses.replace(QUICK, steps=40, sizes=(32,), batches=(2,), shares=(1.0,), augment={})
     train.run(dataclasses.replace(config, checkpoint_every_s=99.0), data, tmp_path / "run")
@@ -205,7 +214,7 @@ def test_a_step_without_finite_gradient_is_skipped_and_its_batch_kept(
     assert result.best is not None
     kept = list((tmp_path / "run" / "bad-batches").iterdir())
     assert [path.name for path in kept] == ["step-000000003-process-0.npz"]
-    assert np.load(kept[0])["truth"].shape == (2, 3, 32, 32)
+    assert np.load(kept[0])["truth"].shape == (2, 3, 64, 64)
 
 
 def test_ten_bad_steps_in_a_row_end_the_run(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,9 @@ import argparse
 import importlib
 import importlib.metadata
 import os
+import signal
 import sys
+import threading
 
 from shadowmaskformer import errors
 
@@ -50,6 +52,9 @@ def main(argv: list[str] | None = None) -> int:
     only = next((word for word in argv if not word.startswith("-")), None)
     args = build_parser(only).parse_args(argv)
     _silence_decoders()
+    if threading.current_thread() is threading.main_thread():
+        # As on Ctrl-C: what is under way is tidied up, and no worker process stays behind.
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         return importlib.import_module(f"shadowmaskformer.cli.{args.command}").run(args)
     except errors.ConfigError as error:

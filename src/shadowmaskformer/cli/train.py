@@ -54,6 +54,8 @@ def run(args: argparse.Namespace) -> int:
     from shadowmaskformer.allocator import calm_openmp, tune_allocator
 
     calm_openmp()  # before anything imports PyTorch
+    from tqdm.contrib.logging import logging_redirect_tqdm
+
     from shadowmaskformer import train
     from shadowmaskformer.train.config import TrainConfig, load_recipe, override
 
@@ -80,18 +82,19 @@ def run(args: argparse.Namespace) -> int:
     if not args.system_allocator:
         tune_allocator()
 
-    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
-    result = train_run(
-        config,
-        data,
-        args.output,
-        hours,
-        init=args.init,
-        resume=args.resume,
-        allow_change=args.allow_change,
-        cache=args.cache,
-        quiet=args.quiet,
-    )
+    logging.getLogger("shadowmaskformer.train").setLevel(logging.INFO)
+    with logging_redirect_tqdm():  # a line for each validation, above the bar
+        result = train_run(
+            config,
+            data,
+            args.output,
+            hours,
+            init=args.init,
+            resume=args.resume,
+            allow_change=args.allow_change,
+            cache=args.cache,
+            quiet=args.quiet,
+        )
     if not result.finished:
         words = ["shadowmaskformer", "train", "--resume", "-o", str(args.output)]
         words += ["--cache", str(args.cache)] if args.cache else []

@@ -40,11 +40,16 @@ SWEEP = {
         for w1, w2 in ((1.0, 1.0), (1.5, 1.0), (4.0, 1.0), (1.0, 2.5))
     },
 }
+RECIPES = {
+    "paper": Run("paper", recipe="paper"),
+    "cpu with mape": Run("cpu with mape", ("embedding=mape",), recipe="cpu"),
+    "cpu with mape-physical": Run("cpu with mape-physical", ("embedding=mape-physical",), recipe="cpu"),
+}
 HELD_OUT = Run("held out", BASE.overrides, held_out=True)
 HELD_OUT_SHARE = 0.15
 """Share of the test pictures whose scenes the generalisation experiment keeps from training."""
 
-NAMES = ("tables", "embedding", "size", "mask-quality", "generalisation", "sweep")
+NAMES = ("tables", "embedding", "size", "mask-quality", "generalisation", "sweep", "recipes")
 
 
 @dataclass(frozen=True)
@@ -113,6 +118,7 @@ def reproduce(setting: Setting, names: Sequence[str], minutes: float | None, sta
         "mask-quality": _mask_quality,
         "generalisation": _generalisation,
         "sweep": _sweep,
+        "recipes": _recipes,
     }
     for name in NAMES:
         if name in names:
@@ -152,6 +158,7 @@ def runs_needed(names: Sequence[str], *, held_out: bool) -> list[Run]:
         "mask-quality": [BASE],
         "generalisation": [BASE, HELD_OUT] if held_out else [],
         "sweep": list(SWEEP.values()),
+        "recipes": list(RECIPES.values()),
     }
     return list(dict.fromkeys(run for name in NAMES if name in names for run in plan[name]))
 
@@ -346,3 +353,43 @@ def _generalisation(setting: Setting, outcome: Outcome) -> None:
     )
     table = Table("generalisation", "Generalisation to unseen scenes", caption, columns, rows)
     outcome.sections.append(Section("Generalisation", [], [table]))
+
+
+def _recipes(setting: Setting, outcome: Outcome) -> None:
+    """Training recipes at equal time, by their own validation: the test pictures have no say in a recipe."""
+    scored = {label: setting.workshop.train(run) for label, run in RECIPES.items()}
+    groups = ("unseen", "seen")
+    columns = [Column("Recipe"), Column("Steps", digits=0)]
+    for group in groups:
+        columns += [Column("PSNR", group=f"{group} scenes", best="high")]
+        columns += [Column(f"MAE {region}", group=f"{group} scenes", best="low") for region in ("S", "NS", "All")]
+    keys = [
+        f"{group}_{name}" for group in groups for name in ("psnr_all", "mae_shadow", "mae_lit", "mae_all")
+    ]  # fmt: skip
+    curves: list[figures.TrainingCurve] = []
+    rows: list[Row] = []
+    for label, trained in scored.items():
+        floor, *lines = trained.validations()
+        if not rows:
+            rows.append(Row(["Floor", math.nan, *(floor[f"floor_{key}"] for key in keys)], contends=False))
+        rows.append(Row([label, float(trained.steps), *(lines[-1].get(key, math.nan) for key in keys)]))
+        for group in groups:
+            picked = [line for line in lines if f"{group}_psnr_all" in line]
+            curves.append(
+                figures.TrainingCurve(
+                    label,
+                    f"{group} scenes",
+                    [line["elapsed_s"] / 60 for line in picked],
+                    [line[f"{group}_psnr_all"] for line in picked],
+                    [line[f"{group}_mae_all"] for line in picked],
+                    (floor[f"floor_{group}_psnr_all"], floor[f"floor_{group}_mae_all"]),
+                )
+            )
+    caption = (
+        f"Validation of each run's averaged weights at its end, {setting.workshop.budget}, one after the other: "
+        "PSNR in dB over all pixels and Lab MAE on pictures held out of the training data, of scenes that training "
+        "never saw and of others that it did. Floor is the relit picture without a network."
+    )
+    text = "Validation over time. Dashed: the floor."
+    table = Table("recipes", "Training recipes at equal time", caption, columns, rows)
+    outcome.sections.append(Section("Recipes", [], [table, Figure("recipes", text, figures.training_curves(curves))]))

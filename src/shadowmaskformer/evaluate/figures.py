@@ -164,6 +164,47 @@ def mask_quality(curves: Sequence[Curve], ylabel: str) -> bytes:
     return _png(figure)
 
 
+@dataclass(frozen=True)
+class TrainingCurve:
+    """Validation of one run on one group of pictures.
+
+    Attributes:
+        run: what the legend prints.
+        group: of pictures; one row of panels each.
+        minutes: when each validation took place.
+        psnr: dB, then.
+        mae: Lab, then.
+        floor: PSNR and MAE without a network.
+    """
+
+    run: str
+    group: str
+    minutes: Sequence[float]
+    psnr: Sequence[float]
+    mae: Sequence[float]
+    floor: tuple[float, float]
+
+
+def training_curves(curves: Sequence[TrainingCurve]) -> bytes:
+    """PSNR and MAE over time, a row of panels for each group of pictures."""
+    groups = list(dict.fromkeys(curve.group for curve in curves))
+    runs = list(dict.fromkeys(curve.run for curve in curves))
+    colours = dict(zip(runs, ("#6b7280", "#0f766e", "#c2410c", "#1d4ed8", "#7c3aed"), strict=False))
+    figure = _figure(7.6, 2.7 * len(groups))
+    for row, group in zip(figure.subplots(len(groups), 2, squeeze=False), groups, strict=True):
+        chosen = [curve for curve in curves if curve.group == group]
+        for axis, name, side in ((row[0], "psnr", 0), (row[1], "mae", 1)):
+            for curve in chosen:
+                values = getattr(curve, name)
+                axis.plot(curve.minutes, values, marker="o", markersize=3, color=colours[curve.run], label=curve.run)
+            axis.axhline(chosen[0].floor[side], color=INK, linestyle="--", linewidth=0.8)
+            axis.set_ylabel(("PSNR (dB), " if side == 0 else "MAE, ") + group, fontsize=8)
+            axis.set_xlabel("minutes", fontsize=8)
+            _plain(axis)
+    figure.axes[1].legend(fontsize=7, frameon=False)
+    return _png(figure)
+
+
 def mask_panels(photo: NDArray, masks: Sequence[tuple[str, NDArray]]) -> bytes:
     """A photo and its mask at falling quality, side by side.
 

@@ -21,11 +21,13 @@ class Run:
         name: what tables print.
         overrides: changes to the recipe, as `--set` takes them.
         held_out: whether the held-out scenes are kept from it.
+        recipe: of this run; None is that of all runs.
     """
 
     name: str
     overrides: tuple[str, ...] = ()
     held_out: bool = False
+    recipe: str | None = None
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,12 @@ class Trained:
     weights: Path
     steps: int
     minutes: float
+
+    def validations(self) -> list[dict[str, float]]:
+        """What the run logged: its validations, and before them the scores of the floor."""
+        from shadowmaskformer.train.journal import read_log
+
+        return [line for line in read_log(self.weights.parent) if "psnr" in line or "floor_psnr" in line]
 
 
 class Workshop:
@@ -94,7 +102,7 @@ class Workshop:
         return Trained(run, out / "best", facts["steps"], facts["minutes"])
 
     def _config(self, run: Run) -> train.TrainConfig:
-        return train.load_recipe(self._recipe, [*self._overrides, *run.overrides])
+        return train.load_recipe(run.recipe or self._recipe, [*self._overrides, *run.overrides])
 
     def _slug(self, run: Run, source: Path) -> str:
         """A folder name that changes with everything that determines the run, and with nothing else."""
@@ -110,7 +118,9 @@ def distinct(runs: Sequence[Run], recipe: str, overrides: Sequence[str]) -> int:
     >>> distinct([Run("a"), Run("b", ("variant=middle",)), Run("c", (), held_out=True)], "paper", [])
     2
     """
-    configs = ((run.held_out, train.load_recipe(recipe, [*overrides, *run.overrides]).to_dict()) for run in runs)
+    configs = (
+        (run.held_out, train.load_recipe(run.recipe or recipe, [*overrides, *run.overrides]).to_dict()) for run in runs
+    )
     return len({json.dumps(config, sort_keys=True) for config in configs})
 
 

@@ -98,6 +98,7 @@ def draw_curves(folder: Path) -> bool:
     log = read_log(folder)
     steps = [line for line in log if "loss" in line]
     scores = [line for line in log if "psnr" in line]
+    floor = next((line for line in log if "floor_psnr" in line), {})
     if not steps or not scores:
         return False
     figure = Figure(figsize=(10, 4), layout="constrained")
@@ -113,6 +114,8 @@ def draw_curves(folder: Path) -> bool:
     ):
         for colour, (region, label) in enumerate((("shadow", "S"), ("lit", "NS"), ("all", "All"))):
             for group, style in (("unseen", "-"), ("seen", ":")):
+                if region == "all" and (key := f"floor_{group}_{measure}_all") in floor:
+                    axes.axhline(floor[key], color="grey", linestyle=style, linewidth=0.8)
                 if (key := f"{group}_{measure}_{region}") in scores[0]:
                     values = [line[key] for line in scores]
                     axes.plot(hours, values, style, color=f"C{colour}", marker=".", label=f"{label}, {group} scenes")

@@ -129,9 +129,10 @@ def run(
         samples, validation = open_samples(config, split, folder, processes, quiet=quiet)
         schedule = Schedule(config, len(samples), hours * 3600 if hours is not None else None)
         journal = Journal(out, resumed_at=at.step) if processes.leads else None
-        if validation is not None and at.step == 0:
-            logger.info("validation, input: %s", validation.score_input())
-            logger.info("validation, floor: %s", validation.score_floor())
+        if journal is not None and validation is not None and at.step == 0:
+            for name, scores in (("input", validation.score_input()), ("floor", validation.score_floor())):
+                logger.info("validation, %s: %s", name, scores)
+                journal.write(0, {f"{name}_{key}": value for key, value in scores.to_dict().items()})
 
         def plan(step: int, drawn: int) -> Request | None:
             progress = schedule.progress(step, drawn, at.elapsed_s)

@@ -4,15 +4,18 @@
 //     cmake --build build/address && build/address/engine_check
 //
 // A small network with every kind of block, at sizes that leave something over everywhere, from several threads at
-// once; every result is compared bit by bit with that of one thread alone. Prints "ok" and returns 0 if nothing was
-// found.
+// once; every result is compared bit by bit with that of one thread alone. Then a training step of each kind of block,
+// whose sums over threads may differ in the last digits. Prints "ok" and returns 0 if nothing was found.
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <random>
 #include <thread>
 
 #include "isa.h"
 #include "network.h"
+#include "threads.h"
+#include "training.h"
 
 namespace {
 
@@ -96,6 +99,102 @@ bool same_from_all_threads(const smf::Network& network, int height, int width) {
   return same[0] && same[1] && same[2];
 }
 
+// Arrays of a training step: each in a block of its own size, so that reading or writing past any of them is seen.
+class Arrays {
+ public:
+  float* random(std::size_t count) {
+    float* values = empty(count);
+    std::normal_distribution<float> normal(0.0f, 0.08f);
+    for (std::size_t i = 0; i < count; ++i) values[i] = normal(random_);
+    return values;
+  }
+  float* empty(std::size_t count) {
+    blocks_.push_back({std::make_unique<float[]>(count), count});
+    return blocks_.back().first.get();
+  }
+  // Largest difference, relative to the largest value of its array.
+  double distance(const Arrays& other) const {
+    double worst = 0;
+    for (std::size_t b = 0; b < blocks_.size(); ++b) {
+      double largest = 1e-6, apart = 0;
+      for (std::size_t i = 0; i < blocks_[b].second; ++i) {
+        largest = std::max(largest, double(std::abs(blocks_[b].first[i])));
+        apart = std::max(apart, double(std::abs(blocks_[b].first[i] - other.blocks_[b].first[i])));
+      }
+      worst = std::max(worst, apart / largest);
+    }
+    return worst;
+  }
+
+ private:
+  std::vector<std::pair<std::unique_ptr<float[]>, std::size_t>> blocks_;
+  std::mt19937 random_{2};
+};
+
+template <class T, class Make>
+smf::MlpTensors<T> mlp_tensors(int channels, int hidden, Make make) {
+  return {make(hidden * channels), make(hidden), make(channels * hidden), make(channels)};
+}
+
+template <class T, class Make>
+smf::ConvBlockTensors<T> conv_tensors(int channels, int hidden, Make make) {
+  const int C = channels;
+  return {make(C * C), make(C), make(C * 25), make(C), make(C * C), make(C), mlp_tensors<T>(C, hidden, make)};
+}
+
+template <class T, class Make>
+smf::AttentionBlockTensors<T> attention_tensors(const smf::AttentionShape& shape, bool convolves, Make make) {
+  const int C = shape.tokens.channels, offsets = (2 * shape.window - 1) * (2 * shape.window - 1);
+  smf::AttentionBlockTensors<T> block;
+  for (T** each : {&block.norm_w, &block.norm_b, &block.meta1_w, &block.meta1_b, &block.meta2_w, &block.meta2_b})
+    *each = make(C);
+  block.qkv_w = make(3 * C * C);
+  block.qkv_b = make(3 * C);
+  block.conv_w = convolves ? make(C * 25) : nullptr;
+  block.conv_b = convolves ? make(C) : nullptr;
+  block.bias_table = make(offsets * shape.heads);
+  block.proj_w = make(C * C);
+  block.proj_b = make(C);
+  block.mlp = mlp_tensors<T>(C, shape.hidden, make);
+  return block;
+}
+
+Arrays train_conv_block(int threads) {
+  smf::set_num_threads(threads);
+  const smf::TokenShape shape{2, 13, 11, 24};
+  const int hidden = 48, tokens = shape.batch * shape.height * shape.width * shape.channels;
+  Arrays given, found;
+  const auto weights =
+      conv_tensors<const float>(shape.channels, hidden, [&](int count) { return given.random(count); });
+  const float *x = given.random(tokens), *dy = given.random(tokens);
+  const auto gradients = conv_tensors<float>(shape.channels, hidden, [&](int count) { return found.empty(count); });
+  SMF_SELECT(conv_block_training_forward)(shape, hidden, x, weights, found.empty(tokens));
+  SMF_SELECT(conv_block_backward)(shape, hidden, x, dy, weights, found.empty(tokens), gradients);
+  return found;
+}
+
+Arrays train_attention_block(int threads, bool convolves, int shift) {
+  smf::set_num_threads(threads);
+  const smf::AttentionShape shape{{2, 13, 11, 24}, 48, 2, 10, shift};
+  const int tokens = shape.tokens.batch * shape.tokens.height * shape.tokens.width * shape.tokens.channels;
+  Arrays given, found;
+  const auto weights =
+      attention_tensors<const float>(shape, convolves, [&](int count) { return given.random(count); });
+  const float *x = given.random(tokens), *dy = given.random(tokens);
+  const auto gradients = attention_tensors<float>(shape, convolves, [&](int count) { return found.empty(count); });
+  SMF_SELECT(attention_block_training_forward)(shape, x, weights, found.empty(tokens));
+  SMF_SELECT(attention_block_backward)(shape, x, dy, weights, found.empty(tokens), gradients);
+  return found;
+}
+
+bool training_agrees() {
+  bool agrees = train_conv_block(1).distance(train_conv_block(3)) < 1e-5;
+  for (bool convolves : {false, true})
+    for (int shift : {0, 5})
+      agrees &= train_attention_block(1, convolves, shift).distance(train_attention_block(3, convolves, shift)) < 1e-5;
+  return agrees;
+}
+
 }  // namespace
 
 int main() {
@@ -110,6 +209,10 @@ int main() {
         std::printf("%dx%d: several threads give another result than one\n", size[0], size[1]);
         return 1;
       }
+  }
+  if (!training_agrees()) {
+    std::printf("a training step of several threads gives another result than of one\n");
+    return 1;
   }
   std::printf("ok (%s)\n", smf::isa_name(smf::active_isa()));
   return 0;

@@ -19,11 +19,11 @@ from numpy.typing import NDArray
 from shadowmaskformer.errors import ArrayError
 from shadowmaskformer.masks import grow
 
-SHARE = 0.75
+SHARE = 0.8
 """The edge lies where the shadow is this much as deep as in its core, in the logarithm."""
 DEEPEST = 98
 """Percentile of the log ratio that is taken for the deepest shadow."""
-CORE = 0.5
+CORE = 0.3
 """The core is what is deeper than this share of the deepest shadow; its median is the picture's shadow depth."""
 FAINTEST = 0.1
 """Log ratio below which nothing is shadow, however faint the picture's shadows are."""
@@ -33,7 +33,7 @@ SMOOTHING = 0.004
 """Radius of the average before the threshold, as a share of the picture's shorter side; taken twice."""
 VOTE = 0.012
 """Radius of the majority vote after the threshold, likewise."""
-GROWTH = 0.0156
+GROWTH = 0.018
 """How far the mask is grown in the end, likewise."""
 RULE = (2, SHARE, DEEPEST, CORE, FAINTEST, FLOOR, SMOOTHING, VOTE, GROWTH)
 """The rule's version and all constants: a mask depends on the pair and on these alone."""

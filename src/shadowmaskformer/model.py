@@ -177,6 +177,9 @@ class Block(nn.Module):
         mixed = mixed[:, shift : shift + height, shift : shift + width]
         if self.convolves:
             mixed = mixed + self.conv(qkv[..., 2 * channels :])
+        else:
+            # A copy in any case: whether a slice is all of the map must not become part of an exported program.
+            mixed = mixed.clone(memory_format=torch.contiguous_format)
         return self.proj(mixed)
 
 

@@ -97,6 +97,18 @@ print(correction.gain.shape)
 
 
 @pytest.mark.slow
+def test_torch_program_takes_sizes_with_and_without_padding(tmp_path: Path) -> None:
+    # Attention without its convolution branch at every size: nothing but a slice lies between window and projection.
+    config = dataclasses.replace(
+        TINY, depths=(1, 1, 1, 1, 1), attention_shares=(1.0, 1.0, 1.0, 0.0, 0.0), attention_conv=False
+    )
+    random = np.random.default_rng(4)
+    shapes = weights.parameter_shapes(config)
+    weights.save(tmp_path, config, {k: random.normal(0, 0.08, s).astype(np.float32) for k, s in shapes.items()})
+    assert exporting.export(tmp_path, "torch", tmp_path / "model.pt2").differences
+
+
+@pytest.mark.slow
 def test_torch_program_agrees_and_carries_the_configuration(tiny_weights: Path, tmp_path: Path) -> None:
     import json
 

@@ -231,7 +231,13 @@ def _prove(model: ShadowMaskFormer, to: str, run: Callable[[Arrays], Floats]) ->
         arrays = _pieces(model, *shape)
         with torch.no_grad():
             expected = model(*(torch.from_numpy(array) for array in arrays.values())).numpy()
-        found = run(arrays)
+        try:
+            found = run(arrays)
+        except RuntimeError as error:
+            reason = str(error).splitlines()[0][:200]
+            raise WeightsError(
+                f"the {to} file does not run at {shape[1]}x{shape[2]} ({reason}); it was not kept: try other versions"
+            ) from error
         if found.shape != expected.shape:
             raise WeightsError(f"the {to} file answers {expected.shape} with {found.shape}; it was not kept")
         # Untrained networks leave [0, 1] far behind; there the bound is relative.

@@ -25,8 +25,9 @@ class ModelConfig:
         w2: gain that MAPE gives lit pixels.
         attention_conv: whether attention blocks add their convolution branch. The authors' release
             computes it and drops it, so its weights load with False.
-        view_pixels: how many pixels of a picture the network was trained to look at. A larger one is reduced
-            to so many, and K and B are enlarged to its size; 0 looks at every picture as it is, like the paper.
+        view_pixels: how many pixels of a picture the network was trained to look at. The runtimes reduce a larger
+            one to so many and enlarge K and B to its size; who calls the module or an exported file does it himself.
+            0 looks at every picture as it is, like the paper.
     """
 
     depths: tuple[int, ...] = (16, 16, 14, 8, 8)

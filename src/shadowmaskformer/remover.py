@@ -71,7 +71,7 @@ class ShadowRemover:
             runtime: `native`, `torch`, `onnx` or `openvino`; None chooses.
             device: `cpu`, `cuda`, `mps`, …; None chooses.
             threads: CPU threads; None uses all.
-            working_pixels: size at which the network looks at larger photos.
+            working_pixels: size at which larger photos are relit and corrected; the correction is enlarged.
         """
         if method not in METHODS:
             raise ConfigError(f"no method {method!r}; choose one of {', '.join(METHODS)}")

@@ -32,6 +32,20 @@ def test_finds_the_shadow_of_a_noisy_pair(rng: np.random.Generator) -> None:
     assert not found[:12].any()
 
 
+def test_dark_joints_do_not_hide_the_tiles() -> None:
+    # A camera saturates on bright tiles, so their shadow looks shallow beside that of the joints.
+    clean = np.full((160, 160, 3), 0.95, np.float32)
+    joints = np.zeros((160, 160), bool)
+    joints[::20] = joints[1::20] = joints[2::20] = joints[:, ::20] = joints[:, 1::20] = joints[:, 2::20] = True
+    clean[joints] = 0.35
+    shadow = clean.copy()
+    shadow[:, :80][~joints[:, :80]] = 0.6
+    shadow[:, :80][joints[:, :80]] = 0.08
+    found = derive_mask(shadow, clean)
+    assert found[:, :72].mean() > 0.95
+    assert not found[:, 92:].any()
+
+
 def test_no_shadow_no_mask() -> None:
     _, clean, _ = pair()
     assert not derive_mask(as_float(clean), as_float(clean)).any()

@@ -41,7 +41,7 @@ def shared_scene(istd: Path) -> Path:
 
 
 def test_runs_are_shared_between_experiments():
-    names = [run.name for run in experiments.runs_needed(experiments.NAMES, held_out=True)]
+    names = [run.name for run in experiments.runs_needed(experiments.NAMES, held_out=True, timed=True)]
     assert len(names) == len(set(names))
     assert names.count("base") == 1
     assert "held out" in names
@@ -95,6 +95,14 @@ def test_one_experiment_says_what_it_left_out(istd, tmp_path, trained):
     text = (tmp_path / "report" / "report.md").read_text()
     assert "share no scene" in text
     assert "not asked for" in text
+    assert trained == []
+
+
+def test_recipes_need_a_time_budget(istd, tmp_path, trained):
+    pytest.importorskip("matplotlib")
+    words = ["--data", str(istd), "-o", str(tmp_path / "report"), "--mask-source", "dataset", "--limit", "1"]
+    assert main(["reproduce", "--experiment", "recipes", *words, "--workers", "0"]) == 0
+    assert "--budget-minutes" in (tmp_path / "report" / "report.md").read_text()
     assert trained == []
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -43,10 +44,11 @@ def benchmark(
             "the benchmark's yardstick needs PyTorch; install it with: pip install 'shadowmaskformer[torch]'"
         ) from None
     with TemporaryDirectory() as folder:
-        source = Path(folder) / "weights" if weights is None else weights
-        if weights is None:
-            _random_network(variant).save_pretrained(source)
-        config = ShadowMaskFormer.from_pretrained(source).config
+        source = Path(folder) / "weights"
+        network = _random_network(variant) if weights is None else ShadowMaskFormer.from_pretrained(weights)
+        # Whatever view the weights were trained for: all contenders look at the same pixels.
+        network.config = config = dataclasses.replace(network.config, view_pixels=0)
+        network.save_pretrained(source)
         files, failed = _files(source, contenders, Path(folder))
         results: list[Result] = []
         measured: dict[tuple[str, bool], tuple[int, int]] = {}  # (contender, training): pixels, peak memory

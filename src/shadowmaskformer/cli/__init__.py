@@ -7,12 +7,14 @@ Heavy rooms are imported inside `run`, so that `--help` answers at once.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
 import importlib.metadata
 import os
 import signal
 import sys
 import threading
+from collections.abc import Generator
 
 from shadowmaskformer import errors
 
@@ -52,11 +54,9 @@ def main(argv: list[str] | None = None) -> int:
     only = next((word for word in argv if not word.startswith("-")), None)
     args = build_parser(only).parse_args(argv)
     _silence_decoders()
-    if threading.current_thread() is threading.main_thread():
-        # As on Ctrl-C: what is under way is tidied up, and no worker process stays behind.
-        signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        return importlib.import_module(f"shadowmaskformer.cli.{args.command}").run(args)
+        with _sigterm_as_interrupt():
+            return importlib.import_module(f"shadowmaskformer.cli.{args.command}").run(args)
     except errors.ConfigError as error:
         return _failed(error, args.debug, EXIT_USAGE)
     except errors.ShadowMaskFormerError as error:
@@ -68,6 +68,19 @@ def main(argv: list[str] | None = None) -> int:
         # The reader went away: point stdout at nothing so that the interpreter's last flush stays silent.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_NOTHING_DONE
+
+
+@contextlib.contextmanager
+def _sigterm_as_interrupt() -> Generator[None]:
+    """As on Ctrl-C: what is under way is tidied up, and no worker process stays behind."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _silence_decoders() -> None:

@@ -4,8 +4,9 @@
   shadowmaskformer reproduce --experiment embedding mask-quality --data ISTD -o report --mask-source dataset
 
 Experiments: tables (I to III, as far as the data goes), embedding (plain / MAPE / Mp→Ms / physical), size,
-mask-quality, generalisation (train without some scenes, test on those), sweep (w1 and w2). Each trains what it
-needs; runs are shared, and finished ones are kept in -o, so that the same command goes on after an interruption.
+mask-quality, generalisation (train without some scenes, test on those), sweep (w1 and w2), recipes (of training,
+at equal time, by validation). Each trains what it needs; runs are shared, and finished ones are kept in -o, so
+that the same command goes on after an interruption.
 What cannot be done with the data at hand is listed with the reason.
 """
 
@@ -79,7 +80,7 @@ def run(args: argparse.Namespace) -> int:
         dataset = data.open_dataset(args.data)
         held_out_folder, held_out = experiments.hold_out(dataset, args.output / "held-out", scenes)
         held_out &= {triplet.name for triplet in test.triplets}
-    runs = experiments.runs_needed(names, held_out=bool(held_out))
+    runs = experiments.runs_needed(names, held_out=bool(held_out), timed=args.budget_minutes is not None)
     recipe = args.recipe or ("paper" if args.budget_minutes is None else "cpu")
     trainings = distinct(runs, recipe, args.set)
     minutes = None if args.budget_minutes is None else args.budget_minutes / max(trainings, 1)

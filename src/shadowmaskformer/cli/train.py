@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import os
 import shlex
 import sys
 from pathlib import Path
@@ -100,6 +101,8 @@ def run(args: argparse.Namespace) -> int:
         words += ["--cache", str(args.cache)] if args.cache else []
         print(f"stopped after {result.steps} steps; go on with: {shlex.join(words)}", file=sys.stderr)
         return 130
+    if int(os.environ.get("RANK", 0)):
+        return 0  # of several processes, torchrun's first speaks
     best = result.best or {}
     scores = "; ".join(
         f"{group} scenes {best[f'{group}_psnr_all']:.2f} dB, MAE {best[f'{group}_mae_all']:.2f}"

@@ -315,7 +315,7 @@ def _open_lists(root: Path, lists: list[Path]) -> Dataset:
     problems: list[Problem] = []
     for path in lists:
         split = next((SPLITS[word] for word in re.split(r"[^a-z]+", path.stem.lower()) if word in SPLITS), WHOLE)
-        members: dict[str, Triplet] = {}
+        members = {triplet.name: triplet for triplet in triplets.get(split, ())}
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
             if not line.strip():
                 continue
@@ -333,7 +333,7 @@ def _open_lists(root: Path, lists: list[Path]) -> Dataset:
                 )
             elif not gone:
                 members[shadow.stem] = Triplet(shadow.stem, shadow, clean, mask, _scene(shadow.stem))
-        triplets[split] = (*triplets.get(split, ()), *(members[name] for name in sorted(members)))
+        triplets[split] = tuple(members[name] for name in sorted(members))
     if not any(triplets.values()):
         raise DatasetError(
             f"{root} lists no pictures that exist ({len(problems)} missing: "

@@ -30,6 +30,8 @@ from shadowmaskformer.data.synthetic import draw as draw_shadow
 from shadowmaskformer.errors import DatasetError, ImageReadError, OutputError
 
 PICTURES, INDEX = "pictures.bin", "index.json"
+SIDE = 320
+"""Shorter side of the stored pictures, in pixels."""
 TOLERATED = 0.001
 """Share of unreadable pictures that a run survives."""
 CROP_TRIES = 6
@@ -95,7 +97,7 @@ def build_cache(
     triplets: Sequence[Triplet],
     folder: Path,
     *,
-    side: int = 320,
+    side: int = SIDE,
     progress: Callable[[int, int], None] | None = None,
 ) -> Cache:
     """Decode `triplets` into `folder`, or reopen it when it holds just them.
@@ -103,7 +105,7 @@ def build_cache(
     Args:
         triplets: what to decode; missing masks are derived from the pair.
         folder: belongs to the cache; written beside and renamed, so it is whole or absent.
-        side: shorter side of the stored pictures, in pixels; smaller pictures stay as they are.
+        side: shorter side of the stored pictures; smaller pictures stay as they are.
         progress: called with (done, all) while decoding.
 
     Raises:
@@ -111,7 +113,7 @@ def build_cache(
     """
     if not triplets:
         raise DatasetError("no pictures to train on; check the split's name and the data set's folder")
-    key = f"1:{side}:{derive.RULE}:{fingerprint(triplets)}"
+    key = f"2:{side}:{fingerprint(triplets)}"
     index = folder / INDEX
     if index.is_file() and json.loads(index.read_text(encoding="utf-8"))["key"] == key:
         return Cache(folder)

@@ -1,7 +1,8 @@
 """Which pictures show the same scene: splits without leaks, and a name for a data set's content.
 
 SRD photographs one view under many shadows and shares its clean picture among them, also between train and
-test. A split by shadow picture would therefore validate on walls the network has seen; ours is by scene.
+test. A split by shadow picture would therefore validate on walls the network has seen. Ours keeps whole scenes
+apart, and beside them some pictures of seen scenes, to tell what a network has learned from what it remembers.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from shadowmaskformer.data import derive
 from shadowmaskformer.data.layouts import Triplet
 from shadowmaskformer.data.pictures import gray_thumbnail
 from shadowmaskformer.errors import DatasetError, ImageReadError
@@ -36,15 +38,15 @@ def content_key(path: Path) -> str:
 def fingerprint(triplets: Sequence[Triplet]) -> str:
     """A name for the content of `triplets`: names, byte sizes and a sample of the bytes of every file.
 
-    Independent of where the data set lies and of file times, so that a resumed run knows its data on another
-    machine too.
+    A missing mask is derived, so the rule that does it belongs to the content. Independent of where the data set
+    lies and of file times, so that a resumed run knows its data on another machine too.
     """
     digest = hashlib.blake2b(digest_size=16)
     for triplet in sorted(triplets, key=lambda t: (t.name, t.shadow.name)):
         digest.update(triplet.name.encode("utf-8", "surrogateescape") + b"\0")
         for path in (triplet.shadow, triplet.clean, triplet.mask):
             if path is None:
-                digest.update(b"-")
+                digest.update(repr(derive.RULE).encode())
                 continue
             size = path.stat().st_size
             with path.open("rb") as file:

@@ -143,7 +143,7 @@ def evaluate(
                     f"({first_ten(absent)}); add them or pass --allow-missing"
                 )
             missing[method.name] = absent
-    context = f"{test.fingerprint}\n{masks.name}"
+    context = f"{test.fingerprint}\n{masks.identity}"
     stores = {method.name: RowStore(folder / "rows", method, context) for method in methods}
     skip = {(name, picture) for name, absent in missing.items() for picture in absent}
     run(test.triplets, masks, methods, protocols, stores, skip=skip, workers=workers, progress=progress)

@@ -145,10 +145,10 @@ def reproduce(setting: Setting, names: Sequence[str], minutes: float | None, sta
     return report
 
 
-def runs_needed(names: Sequence[str], *, held_out: bool) -> list[Run]:
+def runs_needed(names: Sequence[str], *, held_out: bool, timed: bool) -> list[Run]:
     """The distinct training runs of some experiments.
 
-    >>> [run.name for run in runs_needed(["tables", "mask-quality"], held_out=False)]
+    >>> [run.name for run in runs_needed(["tables", "mask-quality"], held_out=False, timed=True)]
     ['base']
     """
     plan = {
@@ -158,7 +158,7 @@ def runs_needed(names: Sequence[str], *, held_out: bool) -> list[Run]:
         "mask-quality": [BASE],
         "generalisation": [BASE, HELD_OUT] if held_out else [],
         "sweep": list(SWEEP.values()),
-        "recipes": list(RECIPES.values()),
+        "recipes": list(RECIPES.values()) if timed else [],
     }
     return list(dict.fromkeys(run for name in NAMES if name in names for run in plan[name]))
 
@@ -357,8 +357,12 @@ def _generalisation(setting: Setting, outcome: Outcome) -> None:
 
 def _recipes(setting: Setting, outcome: Outcome) -> None:
     """Training recipes at equal time, by their own validation: the test pictures have no say in a recipe."""
+    if setting.workshop.minutes is None:
+        outcome.left_out.append(("recipes", "they are compared at equal time; give one with --budget-minutes"))
+        return
     scored = {label: setting.workshop.train(run) for label, run in RECIPES.items()}
-    groups = ("unseen", "seen")
+    floor, *_ = next(iter(scored.values())).validations()
+    groups = [group for group in ("unseen", "seen") if f"floor_{group}_psnr_all" in floor]
     columns = [Column("Recipe"), Column("Steps", digits=0)]
     for group in groups:
         columns += [Column("PSNR", group=f"{group} scenes", best="high")]
@@ -367,21 +371,18 @@ def _recipes(setting: Setting, outcome: Outcome) -> None:
         f"{group}_{name}" for group in groups for name in ("psnr_all", "mae_shadow", "mae_lit", "mae_all")
     ]  # fmt: skip
     curves: list[figures.TrainingCurve] = []
-    rows: list[Row] = []
+    rows = [Row(["Floor", math.nan, *(floor[f"floor_{key}"] for key in keys)], contends=False)]
     for label, trained in scored.items():
-        floor, *lines = trained.validations()
-        if not rows:
-            rows.append(Row(["Floor", math.nan, *(floor[f"floor_{key}"] for key in keys)], contends=False))
-        rows.append(Row([label, float(trained.steps), *(lines[-1].get(key, math.nan) for key in keys)]))
+        _, *lines = trained.validations()
+        rows.append(Row([label, float(trained.steps), *(lines[-1][key] for key in keys)]))
         for group in groups:
-            picked = [line for line in lines if f"{group}_psnr_all" in line]
             curves.append(
                 figures.TrainingCurve(
                     label,
                     f"{group} scenes",
-                    [line["elapsed_s"] / 60 for line in picked],
-                    [line[f"{group}_psnr_all"] for line in picked],
-                    [line[f"{group}_mae_all"] for line in picked],
+                    [line["elapsed_s"] / 60 for line in lines],
+                    [line[f"{group}_psnr_all"] for line in lines],
+                    [line[f"{group}_mae_all"] for line in lines],
                     (floor[f"floor_{group}_psnr_all"], floor[f"floor_{group}_mae_all"]),
                 )
             )

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from shadowmaskformer import data, imageio, metrics
 from shadowmaskformer import weights as weights_room
+from shadowmaskformer.data import derive
 from shadowmaskformer.errors import ConfigError, EvaluationError
 from shadowmaskformer.evaluate.protocols import as_float, as_uint8
 
@@ -42,6 +43,11 @@ class MaskSource:
     def folder(self) -> Path | None:
         """The folder of masks, if the source is one."""
         return None if self.name in MASK_SOURCES else Path(self.name)
+
+    @property
+    def identity(self) -> str:
+        """What the masks depend on besides the pictures: the source, and the rule of derived ones."""
+        return f"{self.name} {derive.RULE}" if self.name == "derived" else self.name
 
     @property
     def label(self) -> str:
@@ -220,8 +226,9 @@ class Removal:
             self.remover = ShadowRemover(weights=weights, working_pixels=sys.maxsize)
             file = weights_room.locate(weights)
             self.name = name or _weights_name(file)
-            self.identity = f"weights {hashlib.sha256(file.read_bytes()).hexdigest()}"
-            self.params_m = sum(array.size for array in weights_room.load(weights)[1].values()) / 1e6
+            config, arrays = weights_room.load(weights)
+            self.identity = f"weights {hashlib.sha256(file.read_bytes()).hexdigest()} {config.to_dict()}"
+            self.params_m = sum(array.size for array in arrays.values()) / 1e6
 
     def restore(self, sample: Sample, side: int | None) -> NDArray[np.uint8]:
         """The raw result: no compositing, no feathering.

@@ -3,7 +3,8 @@
 An exported network takes `photo` (B, 3, H, W) and `mask` (B, 1, H, W), both in [0, 1], and, where its embedding
 starts from the relit photo, that as `start` (B, 3, H, W); ONNX and OpenVINO files leave out inputs that the
 embedding does not look at. It gives `restored` (B, 3, H, W), not clamped, and
-`head` (B, 4, H, W): K and B of the soft reconstruction, from which a `Correction` is made.
+`head` (B, 4, H, W): K and B of the soft reconstruction, from which a `Correction` is made. It looks at what it is
+given: where its configuration has `view_pixels`, reduce larger pictures first and enlarge `head`, as `feed` does.
 """
 
 from __future__ import annotations

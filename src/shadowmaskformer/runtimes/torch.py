@@ -30,11 +30,16 @@ class TorchRuntime:
 
     def correct(self, photo: Floats, mask: Floats) -> Correction:
         """Find the correction that removes the shadow; see `Runtime.correct`."""
-        given = network_input(self.config, photo, mask)
-        projected = torch.from_numpy(given.projected(self.config)).to(self.device)
-        with torch.inference_mode():
-            head = self.model.correction(projected.permute(2, 0, 1)[None])
-        return to_correction(np.ascontiguousarray(head[0].permute(1, 2, 0).cpu().numpy()), given)
+        return correct(self.model, photo, mask)
+
+
+def correct(model: ShadowMaskFormer, photo: Floats, mask: Floats) -> Correction:
+    """What `model`, on whichever device it is, makes of a photo; see `Runtime.correct`."""
+    given = network_input(model.config, photo, mask)
+    projected = torch.from_numpy(given.projected(model.config)).to(model.head.weight.device)
+    with torch.inference_mode():
+        head = model.correction(projected.permute(2, 0, 1)[None])
+    return to_correction(np.ascontiguousarray(head[0].permute(1, 2, 0).float().cpu().numpy()), given)
 
 
 def _best_device() -> str:

@@ -48,12 +48,11 @@ class Batch:
 
 @dataclass(frozen=True)
 class Request:
-    """Which batch: the `total` pictures from `position` on, seen at `size` pixels, drawn `detail` times as large."""
+    """Which batch: the `total` pictures from `position` on, seen at `size` pixels."""
 
     position: int
     total: int
     size: int
-    detail: int
 
 
 def to_batch(samples: list[Sample], *, relit: bool, view: tuple[int, int] | None, total: int) -> Batch:
@@ -87,14 +86,16 @@ class BatchSource:
         step: int,
         position: int,
         relit: bool,
+        detail: int = 1,
         rank: int = 0,
         world: int = 1,
     ) -> None:
         """Start at `step` and `position`.
 
-        `plan(step, position)` says which batch belongs there, None that the run is over by then.
+        `plan(step, position)` says which batch belongs there, None that the run is over by then. Pictures are drawn
+        `detail` times larger than they are seen.
         """
-        self._samples, self._plan, self._relit = samples, plan, relit
+        self._samples, self._plan, self._relit, self._detail = samples, plan, relit, detail
         self._rank, self._world = rank, world
         self._step, self._position = step, position
         self._pending: deque[Future[Batch]] = deque()
@@ -118,6 +119,6 @@ class BatchSource:
 
     def _draw(self, request: Request) -> Batch:
         positions = range(request.position + self._rank, request.position + request.total, self._world)
-        samples = [self._samples.draw(position, request.size * request.detail) for position in positions]
-        view = (request.size, request.size) if request.detail > 1 else None
+        samples = [self._samples.draw(position, request.size * self._detail) for position in positions]
+        view = (request.size, request.size) if self._detail > 1 else None
         return to_batch(samples, relit=self._relit, view=view, total=request.total)

@@ -43,11 +43,11 @@ class TrainConfig:
         clip_norm: longest gradient that passes unshortened; 0 lets every gradient pass.
         ema_decay: memory of the weight average that is validated and kept; 0 keeps the weights themselves.
         losses: weight of each loss in `losses.LOSSES`.
-        augment: fields of `data.AugmentConfig` that are switched on; empty is the paper: none.
-        validation_share: share of the training pictures held out for validation with their scenes, and as large a
-            share again of pictures whose scenes stay in training.
+        augment: fields of `data.Augment` that are switched on; empty is the paper: none.
+        validation_share: share of the training pictures held out for validation with their scenes.
         validation_size: side of the validation pictures, in pixels.
-        validation_pictures: how many pictures of unseen scenes are scored, spread evenly, and how many of seen ones.
+        validation_pictures: how many of these are scored, spread evenly; so many others, of scenes that stay in
+            training, are held out and scored beside them.
         validations: how often the run is validated, evenly over its length.
         checkpoint_every_s: seconds between checkpoints.
         precision: "float32", or "mixed" for autocast where the device has it (CUDA).

@@ -11,7 +11,6 @@ from collections.abc import Callable, Collection, Generator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from tqdm import tqdm
 
@@ -97,7 +96,7 @@ def run(
 
     Args:
         config: the recipe.
-        data: a data set's folder; its training pairs are split by scene into training and validation.
+        data: a data set's folder; its training pairs are split into training and validation.
         out: the run's folder; must not hold a run unless `resume`.
         hours: time budget; the schedule then follows the clock, over all resumes, not the recipe's length.
         init: weights to start from: a folder, a file or a name.
@@ -113,7 +112,7 @@ def run(
             out,
             config,
             Path(data),
-            [*split.train, *split.unseen, *split.seen],
+            split.train,
             hours=hours,
             resume=resume,
             allow_change=allow_change,
@@ -137,8 +136,7 @@ def run(
         def plan(step: int, drawn: int) -> Request | None:
             progress = schedule.progress(step, drawn, at.elapsed_s)
             stage = stage_at(config, progress)
-            request = Request(drawn, config.batches[stage], config.sizes[stage], config.detail)
-            return request if progress < 1 else None
+            return Request(drawn, config.batches[stage], config.sizes[stage]) if progress < 1 else None
 
         def save() -> None:
             save_checkpoint(out / CHECKPOINTS, at.step, learner.state() | {"position": asdict(at)})
@@ -149,6 +147,7 @@ def run(
             step=at.step,
             position=at.drawn,
             relit=starts_relit(config),
+            detail=config.detail,
             rank=processes.rank,
             world=processes.world,
         )
@@ -196,7 +195,7 @@ def run(
                     )
                     bar.show(progress, loss, pixels_per_s)
                     if validate:
-                        _validate(validation, learner, at, journal, out, processes.device)
+                        _validate(validation, learner, at, journal, out)
                     if validate or stop or time.monotonic() - saved > config.checkpoint_every_s:
                         save()
                         saved = time.monotonic()
@@ -208,9 +207,9 @@ def run(
         return RunResult(out, at.step, at.elapsed_s, at.best, progress >= 1)
 
 
-def _validate(validation: Validation, learner: Learner, at: Position, journal: Journal, out: Path, device: Any) -> None:
+def _validate(validation: Validation, learner: Learner, at: Position, journal: Journal, out: Path) -> None:
     """Score the averaged weights, log it, and keep them if they are the best so far."""
-    scores = validation.score(learner.averaged, device, out / PANELS / f"step-{at.step:09d}.jpg")
+    scores = validation.score(learner.averaged, out / PANELS / f"step-{at.step:09d}.jpg")
     named = scores.to_dict()
     journal.write(at.step, named | {"elapsed_s": round(at.elapsed_s, 3)})
     logger.info("validation, step %d, %.2f h: %s", at.step, at.elapsed_s / 3600, scores)

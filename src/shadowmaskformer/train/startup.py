@@ -24,6 +24,7 @@ from shadowmaskformer.data import (
     open_dataset,
     validation_split,
 )
+from shadowmaskformer.data.samples import SIDE
 from shadowmaskformer.embedding import embedding_of
 from shadowmaskformer.errors import ConfigError, OutputError
 from shadowmaskformer.train.checkpoint import has_checkpoint
@@ -56,6 +57,11 @@ def prepare_folder(
     processes: Processes,
 ) -> None:
     """Make the run's folder and describe the run in it; refuse to overwrite a run or resume another."""
+    if max(config.sizes) * config.detail > SIDE:
+        raise ConfigError(
+            f"sizes of {max(config.sizes)} with detail = {config.detail} need pictures of "
+            f"{max(config.sizes) * config.detail} pixels; they are kept at {SIDE}: lower one of the two"
+        )
     for batch in config.batches:
         if batch % processes.world:
             raise ConfigError(

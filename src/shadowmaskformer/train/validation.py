@@ -11,13 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import torch
 from PIL import Image
 
 from shadowmaskformer.data import Sample, Samples
 from shadowmaskformer.metrics import Regions, absolute_error, lab_d50, psnr, region_mean
 from shadowmaskformer.model import ShadowMaskFormer
-from shadowmaskformer.runtimes import network_input, to_correction
+from shadowmaskformer.runtimes.torch import correct
 from shadowmaskformer.train.batches import relit_photo
 
 PANEL_ROWS = 6
@@ -67,6 +66,8 @@ class Validation:
     def __init__(self, groups: Mapping[str, Samples], *, pictures: int, size: int) -> None:
         """Take `pictures` of each group, spread evenly, whole, at `size`×`size` pixels."""
         self.groups = {name: _spread(samples, pictures, size) for name, samples in groups.items()}
+        names = [sample.name for group in self.groups.values() for sample in group]
+        self._shown = {names[index] for index in _spread_indices(len(names), PANEL_ROWS)}
 
     def score_input(self) -> ValidationScores:
         """The scores of doing nothing."""
@@ -76,23 +77,18 @@ class Validation:
         """The scores of relighting without a network."""
         return self._score(lambda sample: relit_photo(sample.photo, sample.mask))
 
-    def score(self, model: ShadowMaskFormer, device: torch.device, panel: Path | None = None) -> ValidationScores:
+    def score(self, model: ShadowMaskFormer, panel: Path | None = None) -> ValidationScores:
         """Score `model` as it will be used; draws a few pictures into the JPEG file `panel`."""
         drawn: list[np.ndarray] = []
-        shown = _spread_indices(sum(len(group) for group in self.groups.values()), PANEL_ROWS)
-        seen = 0
 
         def restore(sample: Sample) -> np.ndarray:
-            nonlocal seen
-            result = _restore(model, sample, device)
-            if seen in shown:
+            result = np.clip(correct(model, sample.photo, sample.mask).apply(sample.photo), 0, 1)
+            if sample.name in self._shown:
                 drawn.append(panel_row(result, sample))
-            seen += 1
             return result
 
         model.eval()
-        with torch.inference_mode():
-            scores = self._score(restore)
+        scores = self._score(restore)
         model.train()
         if panel is not None:
             panel.parent.mkdir(parents=True, exist_ok=True)
@@ -114,14 +110,6 @@ def _spread_indices(length: int, wanted: int) -> list[int]:
     [0, 3, 6, 9]
     """
     return [int(index) for index in np.linspace(0, length - 1, min(wanted, length)).round()]
-
-
-def _restore(model: ShadowMaskFormer, sample: Sample, device: torch.device) -> np.ndarray:
-    given = network_input(model.config, sample.photo, sample.mask)
-    projected = torch.from_numpy(given.projected(model.config)).to(device)
-    head = model.correction(projected.permute(2, 0, 1)[None])[0].permute(1, 2, 0)
-    correction = to_correction(np.ascontiguousarray(head.float().cpu().numpy()), given)
-    return np.clip(correction.apply(sample.photo), 0, 1)
 
 
 def _mean_scores(restore: Callable[[Sample], np.ndarray], samples: Sequence[Sample]) -> GroupScores:

@@ -295,7 +295,7 @@ void project_v_with_margin(const AttentionBlock& block, const Norm& norm, int he
   const int C = block.channels, w = block.window, side = w + 4;
   if (follows)
     for (int row = 0; row < side; ++row)
-      copy(s.grid + long(row) * side * C, s.grid + (long(row) * side + w) * C, std::size_t(4) * C);
+      std::memmove(s.grid + long(row) * side * C, s.grid + (long(row) * side + w) * C, 4 * C * sizeof(float));
   // The picture's rows and new columns that the grid holds, in grid coordinates.
   const int origin_row = window.top - window.row - 2, origin_column = window.left - window.column - 2;
   const int known = follows ? 4 : 0;

@@ -112,7 +112,7 @@ class Arrays {
     blocks_.push_back({std::make_unique<float[]>(count), count});
     return blocks_.back().first.get();
   }
-  // Largest difference, relative to the largest value of its array.
+  // Largest difference, relative to the largest value of its array; NaN if a value is.
   double distance(const Arrays& other) const {
     double worst = 0;
     for (std::size_t b = 0; b < blocks_.size(); ++b) {
@@ -120,6 +120,7 @@ class Arrays {
       for (std::size_t i = 0; i < blocks_[b].second; ++i) {
         largest = std::max(largest, double(std::abs(blocks_[b].first[i])));
         apart = std::max(apart, double(std::abs(blocks_[b].first[i] - other.blocks_[b].first[i])));
+        if (std::isnan(blocks_[b].first[i])) return NAN;
       }
       worst = std::max(worst, apart / largest);
     }
@@ -198,9 +199,13 @@ bool training_agrees() {
 }  // namespace
 
 int main() {
-  for (bool attention_conv : {false, true}) {
-    const smf::NetworkConfig config{{2, 2, 3, 1, 1},        {24, 48, 96, 48, 24}, {2, 4, 6, 1, 1}, {2, 4, 4, 2, 2},
-                                    {0.5, 0.5, 0.7, 0, 1.0}, 10,                  attention_conv};
+  struct Kind {
+    int window;
+    bool attention_conv;
+  };
+  for (const Kind& kind : {Kind{10, false}, Kind{10, true}, Kind{3, true}}) {
+    const smf::NetworkConfig config{{2, 2, 3, 1, 1},         {24, 48, 96, 48, 24}, {2, 4, 6, 1, 1}, {2, 4, 4, 2, 2},
+                                    {0.5, 0.5, 0.7, 0, 1.0}, kind.window,          kind.attention_conv};
     const Store store = random_parameters(config);
     const smf::Network network(config, store.parameters);
     const int sizes[][2] = {{1, 1}, {7, 33}, {31, 9}, {40, 70}};

@@ -63,7 +63,8 @@ def derive_mask(shadow: NDArray[np.float32], clean: NDArray[np.float32]) -> NDAr
         )
     side = min(shadow.shape[:2])
     # The mean over channels is that of three ratios: a shadow lit by blue sky shows in red and green.
-    ratio = np.log(clean + np.float32(FLOOR)).mean(axis=2) - np.log(shadow + np.float32(FLOOR)).mean(axis=2)
+    lit, shaded = (np.multiply.reduce([p[..., c] + np.float32(FLOOR) for c in range(3)]) for p in (clean, shadow))
+    ratio = np.log(lit / shaded) / 3
     smooth = box_mean(box_mean(ratio, round(SMOOTHING * side)), round(SMOOTHING * side))
     core = smooth[smooth > max(FAINTEST, CORE * float(np.percentile(smooth, DEEPEST)))]
     threshold = max(FAINTEST, SHARE * float(np.median(core))) if core.size else np.inf

@@ -19,7 +19,7 @@ torch = pytest.importorskip("torch")
 
 from shadowmaskformer import train, weights  # noqa: E402
 from shadowmaskformer.errors import ConfigError, OutputError, TrainingError  # noqa: E402
-from shadowmaskformer.train import learner  # noqa: E402
+from shadowmaskformer.train import learner, startup  # noqa: E402
 from shadowmaskformer.train.journal import read_log  # noqa: E402
 from train.pairs import QUICK, write_pairs  # noqa: E402
 
@@ -81,6 +81,16 @@ def test_seen_and_unseen_scenes_are_scored_apart(tmp_path: Path) -> None:
     groups = [result.best[f"{group}_psnr_all"] for group in ("unseen", "seen")]
     assert groups[0] != groups[1]
     assert result.best["psnr"] == pytest.approx(np.mean(groups), abs=1e-4)
+
+
+def test_pictures_are_kept_as_large_as_the_recipe_needs_them(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(startup, "SIDE", 16)
+    config = dataclasses.replace(QUICK, steps=1, validations=1, sizes=(20,), batches=(2,), shares=(1.0,), detail=2)
+    train.run(dataclasses.replace(config, validation_size=24), data, tmp_path / "run", cache=tmp_path / "cache")
+    (index,) = (tmp_path / "cache").glob("*/index.json")
+    assert {entry["height"] for entry in json.loads(index.read_text())["entries"]} == {40}
 
 
 def test_loss_falls_on_few_pictures(data: Path, tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ from shadowmaskformer.errors import DatasetError, ImageReadError, OutputError
 
 PICTURES, INDEX = "pictures.bin", "index.json"
 SIDE = 320
-"""Shorter side of the stored pictures, in pixels."""
+"""Shorter side of the stored pictures, in pixels, unless somebody needs larger ones."""
 TOLERATED = 0.001
 """Share of unreadable pictures that a run survives."""
 CROP_TRIES = 6

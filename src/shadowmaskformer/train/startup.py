@@ -57,11 +57,6 @@ def prepare_folder(
     processes: Processes,
 ) -> None:
     """Make the run's folder and describe the run in it; refuse to overwrite a run or resume another."""
-    if max(config.sizes) * config.detail > SIDE:
-        raise ConfigError(
-            f"sizes of {max(config.sizes)} with detail = {config.detail} need pictures of "
-            f"{max(config.sizes) * config.detail} pixels; they are kept at {SIDE}: lower one of the two"
-        )
     for batch in config.batches:
         if batch % processes.world:
             raise ConfigError(
@@ -123,7 +118,8 @@ def open_samples(
         processes.wait()
     # By name: runs that split the data differently share one cache and must find it in one order.
     triplets = sorted((*split.train, *split.unseen, *split.seen), key=lambda triplet: triplet.name)
-    decoded = _decoded(triplets, cache, quiet=quiet or not processes.leads)
+    side = max(SIDE, max(config.sizes) * config.detail, config.validation_size)
+    decoded = _decoded(triplets, cache, side, quiet=quiet or not processes.leads)
 
     def samples(chosen: Sequence[Triplet], augment: Augment) -> Samples:
         return Samples(decoded, augment=augment, seed=config.seed, names={triplet.name for triplet in chosen})
@@ -137,14 +133,14 @@ def open_samples(
     return samples(split.train, augment), validation
 
 
-def _decoded(triplets: Sequence[Triplet], cache: Path, *, quiet: bool) -> Cache:
-    """The cache of `triplets`, built under a progress bar if it is not there yet; names what could not be read."""
+def _decoded(triplets: Sequence[Triplet], cache: Path, side: int, *, quiet: bool) -> Cache:
+    """The cache of `triplets`, built under a progress bar if it is not there yet; logs what could not be read."""
     with tqdm(total=len(triplets), desc="decoding", unit="picture", disable=quiet, leave=False, delay=1) as bar:
 
         def show(done: int, _: int) -> None:
             bar.update(done - bar.n)
 
-        decoded = build_cache(triplets, cache / fingerprint(triplets)[:16], progress=show)
+        decoded = build_cache(triplets, cache / f"{fingerprint(triplets)[:16]}-{side}", side=side, progress=show)
     for skipped in decoded.skipped:
         logger.warning("left out: %s", skipped)
     return decoded

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tiny import TINY
+from tiny import TINY, random_arrays
 
 # Before PyTorch is imported: its idle threads should sleep, not spin against the engine's.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
@@ -46,12 +46,7 @@ def tiny_weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from shadowmaskformer import weights
 
     folder = tmp_path_factory.mktemp("tiny")
-    generator = np.random.default_rng(3)
-    arrays = {
-        key: generator.normal(0, 0.08, shape).astype(np.float32)
-        for key, shape in weights.parameter_shapes(TINY).items()
-    }
-    weights.save(folder, TINY, arrays)
+    weights.save(folder, TINY, random_arrays(TINY))
     return folder
 
 

@@ -27,7 +27,7 @@ ALLOWED: dict[str, set[str]] = {
     "correction": {"errors"},
     "relight": {"errors", "correction"},
     "embedding": {"errors", "config"},
-    "weights": {"errors", "config", "output"},
+    "weights": {"errors", "config", "embedding", "output"},
     "engine": {"errors", "config"},
     "model": {"errors", "config", "embedding", "weights", "engine"},
     "runtimes": {"errors", "config", "photo", "correction", "embedding", "relight", "weights", "engine", "model",

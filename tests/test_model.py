@@ -204,10 +204,15 @@ def test_a_small_view_corrects_a_large_picture_smoothly():
     model, (photo, mask) = randomised(TINY), inputs(48, 64)
     with torch.no_grad():
         restored = model(photo, mask, view=(24, 32))
-        small = model.correction(
-            model.embedding.project(
-                *(torch.nn.functional.avg_pool2d(2 * picture - 1, 2) for picture in (photo, mask, photo)), model.config
-            )
-        )
+        seen = (torch.nn.functional.avg_pool2d(2 * picture - 1, 2) for picture in (photo, mask, photo))
+        small = model.correction(model.embedded(*seen))
         gain, offset = torch.nn.functional.interpolate(small, scale_factor=2, mode="bilinear").split((1, 3), dim=1)
     torch.testing.assert_close(restored, (1 + gain) * photo - (gain + offset) / 2)
+
+
+def test_physical_embedding_shows_its_factors():
+    model = ShadowMaskFormer(dataclasses.replace(TINY, embedding="mape-physical"))
+    photo, mask, start = torch.rand(1, 3, 4, 6), torch.ones(1, 1, 4, 6), torch.rand(1, 3, 4, 6)
+    shown = model.embedded(photo, mask, start)
+    assert model.embed.in_channels == shown.shape[1] == 10
+    torch.testing.assert_close(shown, torch.cat((start, start, photo, mask), dim=1))

@@ -22,13 +22,21 @@ class Embedding:
     """A patch embedding.
 
     Attributes:
-        project: (x, mp, start, config) to the picture that is projected, shaped as `x`. `x` is the photo, `mp`
-            the mask and `start` the picture that the network corrects, all in [-1, 1].
+        formula: (x, mp, start, config) to the picture that the first convolution sees, of `x`'s size, or to several
+            that it sees at once. `x` is the photo, `mp` the mask and `start` the picture that the network corrects,
+            all in [-1, 1].
         starts_relit: whether the network corrects the relit photo (`relight.py`) rather than the photo itself.
+        channels: of all pictures together.
     """
 
-    project: Callable[[Array, Array, Array, ModelConfig], Array]
+    formula: Callable[[Array, Array, Array, ModelConfig], Array | tuple[Array, ...]]
     starts_relit: bool = False
+    channels: int = 3
+
+    def project(self, x: Array, mp: Array, start: Array, config: ModelConfig) -> tuple[Array, ...]:
+        """The pictures of the formula, for the caller to join along their channels."""
+        pictures = self.formula(x, mp, start, config)
+        return pictures if isinstance(pictures, tuple) else (pictures,)
 
 
 def _gain(mp: Array, config: ModelConfig) -> Array:
@@ -59,16 +67,19 @@ def plain(x: Array, mp: Array, start: Array, config: ModelConfig) -> Array:
     return x
 
 
-def mape_physical(x: Array, mp: Array, start: Array, config: ModelConfig) -> Array:
-    """MAPE with the gain measured in the photo: the relit picture in place of `(w1·Ms + w2·(1 − Ms)) · x`."""
-    return mp * start
+def mape_physical(x: Array, mp: Array, start: Array, config: ModelConfig) -> tuple[Array, ...]:
+    """MAPE with the gain measured in the photo, `Mp · relit`, and beside it what it was made of: relit, photo, mask.
+
+    The product alone hides its factors: a bright pixel in the shadow looks like a dark one in the light.
+    """
+    return mp * start, start, x, mp
 
 
 EMBEDDINGS: dict[str, Embedding] = {
     "mape": Embedding(mape),
     "plain": Embedding(plain),
     "mape-01": Embedding(mape_01),
-    "mape-physical": Embedding(mape_physical, starts_relit=True),
+    "mape-physical": Embedding(mape_physical, starts_relit=True, channels=10),
 }
 
 

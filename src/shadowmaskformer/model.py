@@ -230,7 +230,7 @@ class ShadowMaskFormer(nn.Module):
         self.config = config = config or ModelConfig()
         self.embedding = embedding_of(config)
         width = config.widths
-        self.embed = nn.Conv2d(3, width[0], 3, padding=1)
+        self.embed = nn.Conv2d(self.embedding.channels, width[0], 3, padding=1)
         self.stages = nn.ModuleList(
             nn.Sequential(*(Block(config, stage, index) for index in range(depth)))
             for stage, depth in enumerate(config.depths)
@@ -263,16 +263,19 @@ class ShadowMaskFormer(nn.Module):
             start = photo
         x, mp, start = 2 * photo - 1, 2 * mask - 1, 2 * start - 1
         if view is None:
-            head = self.correction(self.embedding.project(x, mp, start, self.config))
+            head = self.correction(self.embedded(x, mp, start))
         else:
             seen = [F.adaptive_avg_pool2d(picture, view) for picture in (x, mp, start)]
-            head = self.correction(self.embedding.project(seen[0], seen[1], seen[2], self.config))
-            head = F.interpolate(head, photo.shape[-2:], mode="bilinear")
+            head = F.interpolate(self.correction(self.embedded(*seen)), photo.shape[-2:], mode="bilinear")
         gain, offset = head.split((1, 3), dim=1)
         return ((gain * start - offset + start) + 1) / 2
 
+    def embedded(self, x: Tensor, mp: Tensor, start: Tensor) -> Tensor:
+        """What the first convolution sees, (B, C, H, W), of photo, mask and start, all in [-1, 1]."""
+        return torch.cat(self.embedding.project(x, mp, start, self.config), dim=1)
+
     def correction(self, projected: Tensor) -> Tensor:
-        """K (one channel) and B (three) of the soft reconstruction, for an embedded picture (B, 3, H, W)."""
+        """K (one channel) and B (three) of the soft reconstruction, for an embedded picture (B, C, H, W)."""
         height, width = projected.shape[-2:]
         padded = F.pad(projected, (0, -width % STRIDE, 0, -height % STRIDE))
         tokens = self.embed(padded).permute(0, 2, 3, 1)

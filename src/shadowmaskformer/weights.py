@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shadowmaskformer.config import ModelConfig
+from shadowmaskformer.embedding import embedding_of
 from shadowmaskformer.errors import (
     ConfigError,
     MissingExtraError,
@@ -177,7 +178,7 @@ def parameter_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
             shapes[f"{name}.bias"] = weight[:1]
 
     widths = config.widths
-    layer("embed", widths[0], 3, 3, 3)
+    layer("embed", widths[0], embedding_of(config).channels, 3, 3)
     for stage, depth in enumerate(config.depths):
         c, hidden = widths[stage], widths[stage] * config.mlp_ratios[stage]
         for index in range(depth):

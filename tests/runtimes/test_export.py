@@ -15,7 +15,7 @@ from shadowmaskformer.errors import ConfigError, WeightsError
 from shadowmaskformer.runtimes import export as exporting
 from shadowmaskformer.runtimes import load_runtime
 from shadowmaskformer.runtimes.exported import SUFFIXES
-from tiny import TINY
+from tiny import TINY, random_arrays
 
 pytest.importorskip("torch")
 pytest.importorskip("onnx")
@@ -29,9 +29,7 @@ def relit_weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """As `tiny_weights`, for the embedding that corrects the relit photo."""
     folder = tmp_path_factory.mktemp("relit")
     config = dataclasses.replace(TINY, embedding="mape-physical")
-    random = np.random.default_rng(4)
-    shapes = weights.parameter_shapes(config)
-    weights.save(folder, config, {k: random.normal(0, 0.08, s).astype(np.float32) for k, s in shapes.items()})
+    weights.save(folder, config, random_arrays(config, seed=4))
     return folder
 
 

@@ -133,7 +133,7 @@ class Yardstick(nn.Module):
         super().__init__()
         self.config = config
         widths = config.widths
-        self.embed = nn.Conv2d(3, widths[0], 3, padding=1)
+        self.embed = nn.Conv2d(embedding_of(config).channels, widths[0], 3, padding=1)
         self.stages = nn.ModuleList(
             nn.Sequential(*(Block(config, stage, index) for index in range(depth)))
             for stage, depth in enumerate(config.depths)
@@ -149,7 +149,7 @@ class Yardstick(nn.Module):
         start = photo if start is None else start
         height, width = photo.shape[2:]
         x, mp, start = photo * 2 - 1, mask * 2 - 1, start * 2 - 1
-        picture = embedding_of(self.config).project(x, mp, start, self.config)
+        picture = torch.cat(embedding_of(self.config).project(x, mp, start, self.config), dim=1)
         x = self.embed(F.pad(picture, (0, -width % 4, 0, -height % 4)))
         full = self.stages[0](x)
         half = self.stages[1](self.down[0](full))

@@ -27,7 +27,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--data", type=Path, metavar="DIR", help="the data set's folder (see `data check`)")
     parser.add_argument("--recipe", metavar="NAME", help="paper, cpu, or a .toml file (default: cpu)")
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="RUN", help="the run's folder")
-    parser.add_argument("--hours", type=float, metavar="H", help="time budget; the schedule anneals to its end")
+    parser.add_argument(
+        "--hours",
+        type=float,
+        metavar="H",
+        help="training time; the schedule anneals to its end, validation comes on top",
+    )
     parser.add_argument("--init", metavar="WEIGHTS", help="start from these weights: a folder, a file or a name")
     parser.add_argument("--resume", action="store_true", help="go on with the run in RUN")
     parser.add_argument(

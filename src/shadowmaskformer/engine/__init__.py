@@ -77,7 +77,7 @@ class Network:
         """K and B of the soft reconstruction `J = K·x − B + x`.
 
         Args:
-            projected: the embedded picture, (H, W, 3) or (B, H, W, 3), in the network's scale.
+            projected: the embedded picture, (H, W, C) or (B, H, W, C), in the network's scale.
             threads: how many to use; None for `num_threads()`.
 
         Returns:

@@ -40,10 +40,11 @@ SWEEP = {
         for w1, w2 in ((1.0, 1.0), (1.5, 1.0), (4.0, 1.0), (1.0, 2.5))
     },
 }
+VALIDATED = ("validations=6", "validation_pictures=32")
 RECIPES = {
-    "paper": Run("paper", recipe="paper"),
-    "cpu with mape": Run("cpu with mape", ("embedding=mape",), recipe="cpu"),
-    "cpu with mape-physical": Run("cpu with mape-physical", ("embedding=mape-physical",), recipe="cpu"),
+    "paper": Run("paper", VALIDATED, recipe="paper"),
+    "cpu with mape": Run("cpu with mape", ("embedding=mape", *VALIDATED), recipe="cpu"),
+    "cpu with mape-physical": Run("cpu with mape-physical", ("embedding=mape-physical", *VALIDATED), recipe="cpu"),
 }
 HELD_OUT = Run("held out", BASE.overrides, held_out=True)
 HELD_OUT_SHARE = 0.15

@@ -71,9 +71,9 @@ class NetworkInput:
     size: tuple[int, int]
 
     def projected(self, config: ModelConfig) -> Floats:
-        """The embedded picture, (h, w, 3), in the network's scale."""
-        embedded = embedding_of(config).project(2 * self.photo - 1, 2 * self.mask - 1, 2 * self.start - 1, config)
-        return np.ascontiguousarray(embedded, np.float32)
+        """The embedded picture, (h, w, C), in the network's scale."""
+        pictures = embedding_of(config).project(2 * self.photo - 1, 2 * self.mask - 1, 2 * self.start - 1, config)
+        return np.concatenate(pictures, axis=-1, dtype=np.float32)
 
 
 def network_input(config: ModelConfig, photo: Floats, mask: Floats) -> NetworkInput:

@@ -106,7 +106,7 @@ def _for_export(model: ShadowMaskFormer) -> nn.Module:
         def forward(self, photo: Any, mask: Any, start: Any = None) -> tuple[Any, Any]:
             start = photo if start is None else start
             scaled = (2 * photo - 1, 2 * mask - 1, 2 * start - 1)
-            head = model.correction(model.embedding.project(*scaled, model.config))
+            head = model.correction(model.embedded(*scaled))
             gain, offset = head[:, :1], head[:, 1:]
             return (1 + gain) * start - (gain + offset) / 2, head  # `to_correction` derives it
 

@@ -47,7 +47,7 @@ class RunResult:
     Attributes:
         folder: the run's folder; its best weights are in `best/`.
         steps: optimiser steps taken, over all resumes.
-        elapsed_s: seconds spent, over all resumes.
+        elapsed_s: seconds spent training, over all resumes.
         best: scores of the best validation, by the mean PSNR of unseen and seen scenes; None before the first.
         finished: False when a signal stopped the run early.
     """
@@ -66,7 +66,7 @@ class Position:
     Attributes:
         step: optimiser steps taken.
         drawn: pictures drawn.
-        elapsed_s: seconds spent, validation and earlier sittings included.
+        elapsed_s: seconds spent training, earlier sittings included, validation not.
         validated: validations done.
         bad_steps: steps in a row, up to now, that had no finite gradient.
         best: scores of the best validation.
@@ -98,7 +98,8 @@ def run(
         config: the recipe.
         data: a data set's folder; its training pairs are split into training and validation.
         out: the run's folder; must not hold a run unless `resume`.
-        hours: time budget; the schedule then follows the clock, over all resumes, not the recipe's length.
+        hours: time budget; the schedule then follows the clock, over all resumes, not the recipe's length. Validation
+            comes on top.
         init: weights to start from: a folder, a file or a name.
         resume: go on from the newest whole checkpoint in `out`.
         allow_change: keys of the recipe, or "data" or "hours", that may differ from the run being resumed.
@@ -195,7 +196,10 @@ def run(
                     )
                     bar.show(progress, loss, pixels_per_s)
                     if validate:
+                        began = time.monotonic()
                         _validate(validation, learner, at, journal, out)
+                        # Not charged to the budget: large networks at small budgets would do nothing else.
+                        started += time.monotonic() - began
                     if validate or stop or time.monotonic() - saved > config.checkpoint_every_s:
                         save()
                         saved = time.monotonic()

@@ -59,9 +59,10 @@ void make_network(smf::Network* place, const nb::dict& config, const nb::dict& w
 
 OutputArray forward(const smf::Network& network, const InputArray& projected, int threads) {
   const std::size_t dims = projected.ndim();
-  if ((dims != 3 && dims != 4) || projected.shape(dims - 1) != 3)
-    throw std::invalid_argument("projected must be (H, W, 3) or (B, H, W, 3), got " + std::to_string(dims) +
-                                " dimensions" +
+  const std::string channels = std::to_string(network.channels());
+  if ((dims != 3 && dims != 4) || projected.shape(dims - 1) != std::size_t(network.channels()))
+    throw std::invalid_argument("projected must be (H, W, " + channels + ") or (B, H, W, " + channels + "), got " +
+                                std::to_string(dims) + " dimensions" +
                                 (dims ? ", the last of size " + std::to_string(projected.shape(dims - 1)) : ""));
   std::size_t shape[4] = {1, 1, 1, 4}, count = 4;
   for (std::size_t i = 0; i + 1 < dims; ++i) {
@@ -88,7 +89,7 @@ NB_MODULE(_native, module) {
   module.def("set_num_threads", &smf::set_num_threads, "count"_a, "Set the threads that later calls may use.");
   nb::class_<smf::Network>(module, "Network", "The network with its weights packed.")
       .def("__init__", &make_network, "config"_a, "weights"_a)
-      .def("forward", &forward, "projected"_a, "threads"_a = 0, "K and B, (.., H, W, 4), of a picture (.., H, W, 3).")
+      .def("forward", &forward, "projected"_a, "threads"_a = 0, "K and B, (.., H, W, 4), of an embedded picture.")
       .def(
           "scratch_bytes",
           [](const smf::Network& network, int height, int width, int threads) {

@@ -51,6 +51,7 @@ struct Network::Impl {
   std::vector<std::unique_ptr<float[]>> storage;
   const Parameters* parameters;  // only while constructing
 
+  int channels;  // of the embedded picture
   Matrix embed, head;
   Matrix down[2], up[2][2];
   Fusion fusions[2];
@@ -287,7 +288,7 @@ struct Network::Impl {
       if (result != x) std::swap(x, spare);
     };
 
-    links->conv3x3(embed, height, width, 3, projected, H, W, C[0], full, arena, threads);
+    links->conv3x3(embed, height, width, channels, projected, H, W, C[0], full, arena, threads);
     stage(0, 1, full, full_spare);
     links->downsample(down[0], H, W, C[0], full, half, threads);
     stage(1, 2, half, half_spare);
@@ -314,7 +315,10 @@ Network::Network(const NetworkConfig& config, const Parameters& parameters) : im
       throw std::invalid_argument("the native engine needs widths that are multiples of 8, got " +
                                   std::to_string(width) + "; use the torch or onnx runtime");
   const int* C = config.widths;
-  impl.embed = impl.convolution("embed", C[0], 3, 3);
+  // How many channels the picture is embedded in is the embedding's affair; its first convolution tells.
+  const auto first = parameters.find("embed.weight");
+  impl.channels = first != parameters.end() && first->second.shape.size() == 4 ? int(first->second.shape[1]) : 3;
+  impl.embed = impl.convolution("embed", C[0], impl.channels, 3);
   impl.head = impl.convolution("head", 4, C[4], 3);
   for (int i : {0, 1}) {
     const std::string number = std::to_string(i);
@@ -339,6 +343,8 @@ std::size_t Network::scratch_bytes(int height, int width, int threads) const {
          impl_->kernel_scratch(H, W, threads);
 }
 
+int Network::channels() const { return impl_->channels; }
+
 void Network::forward(int batch, int height, int width, const float* projected, float* head, int threads) const {
   if (batch < 1 || height < 1 || width < 1) return;
   if (threads < 1) threads = num_threads();
@@ -346,7 +352,7 @@ void Network::forward(int batch, int height, int width, const float* projected, 
   const std::size_t pixels = std::size_t(height) * width;
   for (int i = 0; i < batch; ++i) {
     lease.arena().rewind(0);
-    impl_->run(height, width, projected + i * pixels * 3, head + i * pixels * 4, lease.arena(), threads);
+    impl_->run(height, width, projected + i * pixels * impl_->channels, head + i * pixels * 4, lease.arena(), threads);
   }
 }
 

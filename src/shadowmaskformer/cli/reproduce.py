@@ -16,6 +16,7 @@ import argparse
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 HELP = "run the paper's experiments and write the report"
 
@@ -96,31 +97,35 @@ def run(args: argparse.Namespace) -> int:
         overrides=args.set,
         minutes=minutes,
         say=say,
+        quiet=False,
     )
     say(f"{trainings} trainings, {workshop.budget}: {', '.join(run.name for run in runs)}")
-    with tqdm(total=len(test.triplets), unit="picture", desc="scoring", file=sys.stderr) as bar:
+    bar: tqdm[Any] | None = None  # only while pictures are scored; trainings draw their own
 
-        def progress(done: int, total: int) -> None:
-            bar.total = total
-            bar.n = done
-            bar.refresh()
+    def progress(done: int, total: int) -> None:
+        nonlocal bar
+        bar = bar or tqdm(total=total, unit="picture", desc="scoring", file=sys.stderr, leave=False)
+        bar.update(done - bar.n)
+        if done == total:
+            bar.close()
+            bar = None
 
-        setting = experiments.Setting(
-            test=test,
-            protocol=room.protocols("standard", test.family)[0],
-            masks=masks,
-            folder=args.output,
-            workshop=workshop,
-            held_out=held_out,
-            extra=args.weights,
-            workers=args.workers,
-            progress=progress,
-        )
-        try:
-            report = experiments.reproduce(setting, names, args.budget_minutes, lambda: time.monotonic() - started)
-        except KeyboardInterrupt:
-            print(f"\ninterrupted; the same command goes on from {args.output}", file=sys.stderr)
-            return EXIT_INTERRUPTED
+    setting = experiments.Setting(
+        test=test,
+        protocol=room.protocols("standard", test.family)[0],
+        masks=masks,
+        folder=args.output,
+        workshop=workshop,
+        held_out=held_out,
+        extra=args.weights,
+        workers=args.workers,
+        progress=progress,
+    )
+    try:
+        report = experiments.reproduce(setting, names, args.budget_minutes, lambda: time.monotonic() - started)
+    except KeyboardInterrupt:
+        print(f"\ninterrupted; the same command goes on from {args.output}", file=sys.stderr)
+        return EXIT_INTERRUPTED
     page = report.write(args.output)
     for table in report.tables:
         print(table.text() + "\n")

@@ -57,6 +57,7 @@ class Workshop:
         overrides: changes to the recipe that all runs share.
         minutes: for each run; None runs the recipe's own length.
         say: takes one line of progress.
+        quiet: show no progress bar while training.
     """
 
     def __init__(
@@ -69,13 +70,14 @@ class Workshop:
         overrides: Sequence[str] = (),
         minutes: float | None,
         say: Callable[[str], None],
+        quiet: bool = True,
     ) -> None:
         self.folder = folder
         self.minutes = minutes
         self._data = {False: data_folder, True: held_out_folder}
         self._recipe = recipe
         self._overrides = tuple(overrides)
-        self._say = say
+        self._say, self._quiet = say, quiet
 
     @property
     def budget(self) -> str:
@@ -94,7 +96,8 @@ class Workshop:
             config = self._config(run)
             hours = None if self.minutes is None else self.minutes / 60
             begun = any((out / "checkpoints").glob("*")) if out.exists() else False
-            result = train.run(config, source, out, hours, resume=begun, cache=self.folder / f"cache-{run.held_out}")
+            cache = self.folder / f"cache-{run.held_out}"
+            result = train.run(config, source, out, hours, resume=begun, cache=cache, quiet=self._quiet)
             if not result.finished:
                 raise KeyboardInterrupt
             marker.write_text(json.dumps({"steps": result.steps, "minutes": result.elapsed_s / 60}), encoding="utf-8")

@@ -8,21 +8,11 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from engine.comparison import randomised  # noqa: E402
 from shadowmaskformer.benchmark.yardstick import Yardstick  # noqa: E402
 from shadowmaskformer.config import ModelConfig, variant  # noqa: E402
-from shadowmaskformer.model import ShadowMaskFormer  # noqa: E402
 
 SMALL = ModelConfig(depths=(2, 2, 2, 1, 1))
-
-
-def randomised(config: ModelConfig) -> ShadowMaskFormer:
-    """A network whose biases are not zero either, so that a dropped one shows."""
-    torch.manual_seed(3)
-    model = ShadowMaskFormer(config).eval()
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(0.02 * torch.randn_like(parameter))
-    return model
 
 
 @torch.no_grad()

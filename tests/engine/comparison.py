@@ -30,9 +30,9 @@ def on_engine(model: ShadowMaskFormer) -> Network:
     return Network(model.config, {name: tensor.numpy() for name, tensor in model.state_dict().items()})
 
 
-def picture(height: int, width: int, batch: int | None = None) -> Floats:
+def picture(height: int, width: int, batch: int | None = None, channels: int = 3) -> Floats:
     """An embedded picture in the network's scale."""
-    shape = (height, width, 3) if batch is None else (batch, height, width, 3)
+    shape = (height, width, channels) if batch is None else (batch, height, width, channels)
     return np.random.default_rng(height * 1000 + width).uniform(-2, 2, shape).astype(np.float32)
 
 

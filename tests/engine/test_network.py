@@ -30,6 +30,13 @@ def test_every_variant_matches_pytorch(name: str, conv: bool) -> None:
     assert_like_pytorch(randomised(dataclasses.replace(VARIANTS[name], attention_conv=conv)), picture(37, 46))
 
 
+def test_an_embedding_may_have_more_channels() -> None:
+    model = randomised(dataclasses.replace(SHALLOW, embedding="mape-physical"))
+    assert_like_pytorch(model, picture(37, 46, channels=10))
+    with pytest.raises(ArrayError, match=r"\(H, W, 10\)"):
+        on_engine(model).forward(picture(8, 8))
+
+
 def test_release_checkpoint_gives_the_release_outputs(shared: Path) -> None:
     config, arrays = weights.read_release(shared / "parity" / "small.pth")
     network = engine.Network(config, arrays)
@@ -122,7 +129,8 @@ np.save(sys.argv[2], engine.Network(config, arrays).forward(given["projected"]))
 
 @pytest.mark.parametrize("isa", ["scalar", "baseline", "avx2", "avx512"])
 def test_every_instruction_set_matches_the_one_in_use(isa: str, tmp_path: Path) -> None:
-    model, projected = randomised(SHALLOW), picture(23, 38)
+    model = randomised(dataclasses.replace(SHALLOW, embedding="mape-physical"))
+    projected = picture(23, 38, channels=10)
     arrays = {name: tensor.numpy() for name, tensor in model.state_dict().items()}
     np.savez(tmp_path / "given.npz", projected=projected, **arrays)
     command = [sys.executable, "-c", RUN_ON_ISA, str(tmp_path / "given.npz"), str(tmp_path / "head.npy"), isa]

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,7 +20,7 @@ torch = pytest.importorskip("torch")
 
 from shadowmaskformer import train, weights  # noqa: E402
 from shadowmaskformer.errors import ConfigError, OutputError, TrainingError  # noqa: E402
-from shadowmaskformer.train import learner, startup  # noqa: E402
+from shadowmaskformer.train import learner, startup, validation  # noqa: E402
 from shadowmaskformer.train.journal import read_log  # noqa: E402
 from train.pairs import QUICK, write_pairs  # noqa: E402
 
@@ -240,6 +241,22 @@ def test_a_time_budget_anneals_to_its_end(data: Path, tmp_path: Path) -> None:
     assert result.finished
     assert 3 <= result.elapsed_s < 30
     assert steps[-1]["learning_rate"] < 0.5 * QUICK.learning_rate
+
+
+def test_validation_comes_on_top_of_the_budget(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    score, seconds = validation.Validation.score, 0
+
+    def slowly(*given: Any) -> validation.ValidationScores:
+        nonlocal seconds
+        seconds += 1
+        time.sleep(1)
+        return score(*given)
+
+    monkeypatch.setattr(validation.Validation, "score", slowly)
+    began = time.monotonic()
+    result = train.run(dataclasses.replace(QUICK, validations=3), data, tmp_path / "run", hours=2 / 3600)
+    assert seconds >= 1
+    assert time.monotonic() - began >= result.elapsed_s + seconds
 
 
 def test_training_starts_from_given_weights(data: Path, whole_run: Path, tmp_path: Path) -> None:

@@ -166,3 +166,9 @@ def test_strange_names_and_other_files_do_no_harm(tmp_path: Path) -> None:
     (tmp_path / "shadow" / ".hidden.png").write_bytes(b"x")
     dataset = open_dataset(tmp_path)
     assert (len(dataset.split("all")), dataset.problems) == (3, ())
+
+
+def test_a_file_that_is_no_list_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "SRD.zip").write_bytes(b"PK\x03\x04\xff\xfe")
+    with pytest.raises(DatasetError, match="unpack an archive first"):
+        open_dataset(tmp_path / "SRD.zip")

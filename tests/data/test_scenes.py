@@ -32,14 +32,14 @@ def test_pictures_of_seen_scenes_leave_their_scene_in_train(tmp_path: Path) -> N
 
 def test_no_scene_is_emptied_for_validation(tmp_path: Path) -> None:
     paths = [save(scene(number), tmp_path / f"{number}.png") for number in range(4)]
-    assert validation_split([Triplet(p.stem, p, p) for p in paths], number=1, seen=2).seen == ()
+    assert validation_split([Triplet(p.stem, p, p) for p in paths], share=0.25, seen=2).seen == ()
 
 
 def test_the_seed_decides_which_scenes(tmp_path: Path) -> None:
     triplets = open_dataset(write_srd(tmp_path, train=20)).split("train")
-    drawn = {validation_split(triplets, number=4, seed=seed)[1] for seed in (0, 0, 1, 2, 3)}
+    drawn = {validation_split(triplets, share=0.2, seed=seed)[1] for seed in (0, 0, 1, 2, 3)}
     assert 1 < len(drawn) <= 4
-    assert validation_split(triplets, number=4, seed=0) == validation_split(triplets, number=4, seed=0)
+    assert validation_split(triplets, share=0.2, seed=0) == validation_split(triplets, share=0.2, seed=0)
 
 
 def test_another_shot_of_a_view_stays_with_it(tmp_path: Path, rng: np.random.Generator) -> None:
@@ -57,7 +57,7 @@ def test_scenes_by_name_where_names_tell(tmp_path: Path) -> None:
 def test_one_scene_cannot_be_split(tmp_path: Path) -> None:
     path = save(scene(0), tmp_path / "a.png")
     with pytest.raises(DatasetError, match="1 scene"):
-        validation_split([Triplet("a", path, path), Triplet("b", path, path)])
+        validation_split([Triplet("a", path, path), Triplet("b", path, path)], share=0.5)
 
 
 @pytest.mark.parametrize("change", ["as it is", "reduced", "recompressed"])

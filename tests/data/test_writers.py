@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -51,6 +52,13 @@ def test_written_masks_are_not_made_again(tmp_path: Path) -> None:
     assert target.read_bytes() == b"kept"
     assert write_masks(dataset, tmp_path / "out", overwrite=True).written == 9
     assert target.read_bytes() != b"kept"
+
+
+def test_masks_beside_the_pictures_are_not_replaced(tmp_path: Path) -> None:
+    folder = write_srd(tmp_path)
+    write_masks(open_dataset(folder))
+    with pytest.raises(OutputError, match="choose -o"):
+        write_masks(open_dataset(folder), overwrite=True)
 
 
 def test_an_unreadable_pair_does_not_stop_the_rest(tmp_path: Path) -> None:
@@ -127,3 +135,13 @@ def test_photographs_of_one_name_or_none_at_all(tmp_path: Path) -> None:
     save(scene(0), tmp_path / "a.jpg")
     with pytest.raises(DatasetError, match=r"a\.jpg and a\.png"):
         write_synthetic(tmp_path, tmp_path / "out")
+
+
+def test_adjusted_pairs_without_splits_can_be_read(tmp_path: Path) -> None:
+    source = open_dataset(write_istd(tmp_path / "istd")).folder / "train"
+    mine = tmp_path / "mine"
+    for role, name in (("A", "shadow"), ("B", "mask"), ("C", "clean")):
+        shutil.copytree(source / f"train_{role}", mine / name)
+    assert open_dataset(mine).splits == ("all",)
+    assert write_adjusted(open_dataset(mine), tmp_path / "plus").written == 3
+    assert len(open_dataset(tmp_path / "plus").split("train")) == 3

@@ -7,6 +7,7 @@ import pytest
 
 from shadowmaskformer import data
 from shadowmaskformer.cli import main
+from shadowmaskformer.errors import ConfigError
 from shadowmaskformer.evaluate import experiments
 from shadowmaskformer.evaluate.workshop import Run, Trained, Workshop, write_lists
 
@@ -59,6 +60,11 @@ def test_named_scenes_are_held_out(shared_scene, tmp_path):
     assert (names, folder is None) == ({"1-2"}, False)
 
 
+def test_a_scene_that_does_not_exist_is_named(shared_scene, tmp_path):
+    with pytest.raises(ConfigError, match="called 77"):
+        experiments.hold_out(data.open_dataset(shared_scene), tmp_path / "lists", ["1", "77"])
+
+
 def test_nothing_to_hold_out_is_said(istd, tmp_path):
     assert experiments.hold_out(data.open_dataset(istd), tmp_path / "lists") == (None, frozenset())
 
@@ -93,7 +99,7 @@ def test_one_experiment_says_what_it_left_out(istd, tmp_path, trained):
     words = ["--data", str(istd), "-o", str(tmp_path / "report"), "--mask-source", "dataset", "--limit", "1"]
     assert main(["reproduce", "--experiment", "generalisation", *words, "--workers", "0"]) == 0
     text = (tmp_path / "report" / "report.md").read_text()
-    assert "share no scene" in text
+    assert "could be held out" in text
     assert "not asked for" in text
     assert trained == []
 

@@ -1,5 +1,7 @@
 """Damaged masks reach their rate, and only along the edge."""
 
+import os
+
 import numpy as np
 import pytest
 
@@ -42,3 +44,22 @@ def test_written_masks_serve_as_a_mask_source(istd, tmp_path):
     sample = Sample(test.triplets[0], MaskSource(str(tmp_path / "masks")))
     assert (sample.mask != sample.region).any()
     np.testing.assert_array_equal(sample.region, Sample(test.triplets[0], source).region)
+
+
+def test_a_folder_of_masks_can_leave_the_regions_to_the_pair(istd, tmp_path):
+    triplet = EvaluationSet.open(istd).triplets[0]
+    write_damaged([triplet], MaskSource("derived"), 2.85, tmp_path / "masks")
+    sample = Sample(triplet, MaskSource(str(tmp_path / "masks"), regions="derived"))
+    np.testing.assert_array_equal(sample.region, Sample(triplet, MaskSource("derived")).region)
+
+
+def test_rewritten_masks_are_another_source(istd, tmp_path):
+    triplets = EvaluationSet.open(istd).triplets
+    write_damaged(triplets[:1], MaskSource("dataset"), 2.85, tmp_path / "masks")
+    source = MaskSource(str(tmp_path / "masks"))
+    before = source.identity
+    assert source.identity == before
+    mask = next((tmp_path / "masks").iterdir())
+    os.utime(mask, ns=(0, mask.stat().st_mtime_ns + 1))
+    assert source.identity != before
+    assert MaskSource(source.name, regions="derived").identity != source.identity

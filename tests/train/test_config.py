@@ -56,6 +56,13 @@ def test_every_key_can_be_overridden(text: str, key: str, value: object) -> None
         ("shares=[0.5]", "add up to 1"),
         ("precision=double", "choose float32 or mixed"),
         ("epochs=0", "no length"),
+        ("validations=0", "no weights would be kept"),
+        ("validation_pictures=0", "at least 1"),
+        ("seed=-1", "seed 0"),
+        ('batches=["4"]', "batches .* holds '4'"),
+        ("losses.l1=high", "losses .* holds 'high'"),
+        ("sizes.0=32", "sizes is no table"),
+        ("seed.x=1", "seed is no table"),
     ],
 )
 def test_a_bad_override_is_named(text: str, message: str) -> None:

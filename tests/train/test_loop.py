@@ -4,6 +4,7 @@ import dataclasses
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -165,6 +166,7 @@ def test_a_batch_that_processes_cannot_share_is_refused(
             data,
             [],
             hours=None,
+            init=None,
             resume=False,
             allow_change=(),
             processes=Processes(0, 3, torch.device("cpu")),
@@ -203,6 +205,30 @@ def test_the_bar_shows_loss_speed_and_time_left(data: Path, tmp_path: Path, caps
 def test_nothing_to_resume_is_said(data: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no run to resume"):
         train.run(QUICK, data, tmp_path / "run", resume=True)
+
+
+def test_a_run_killed_before_its_first_checkpoint_starts_over(data: Path, whole_run: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    (out / "checkpoints").mkdir(parents=True)
+    (out / "run.json").write_bytes((whole_run / "run.json").read_bytes())
+    assert train.run(QUICK, data, out, resume=True).finished
+    assert losses(out) == losses(whole_run)
+
+
+def test_the_description_says_what_the_run_came_from(data: Path, whole_run: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    short = dataclasses.replace(QUICK, steps=1, validations=1)
+    train.run(short, data, out, init=whole_run / "best")
+    train.run(dataclasses.replace(short, steps=2), data, out, resume=True, allow_change=["steps"])
+    description = json.loads((out / "run.json").read_text())
+    assert description["init"] == str(whole_run / "best")
+    assert description["resumed_from"][0]["changed_since"] == {"steps": [1, 2]}
+
+
+def test_pairs_without_splits_are_trained_on(data: Path, tmp_path: Path) -> None:
+    mine = tmp_path / "mine"
+    shutil.copytree(data / "train", mine)
+    assert train.run(dataclasses.replace(QUICK, steps=1, validations=1), mine, tmp_path / "run").finished
 
 
 def poison(monkeypatch: pytest.MonkeyPatch, bad: range) -> None:
@@ -248,15 +274,14 @@ def test_validation_comes_on_top_of_the_budget(data: Path, tmp_path: Path, monke
 
     def slowly(*given: Any) -> validation.ValidationScores:
         nonlocal seconds
-        seconds += 1
-        time.sleep(1)
+        seconds += 6
+        time.sleep(6)
         return score(*given)
 
     monkeypatch.setattr(validation.Validation, "score", slowly)
-    began = time.monotonic()
     result = train.run(dataclasses.replace(QUICK, validations=3), data, tmp_path / "run", hours=2 / 3600)
-    assert seconds >= 1
-    assert time.monotonic() - began >= result.elapsed_s + seconds
+    assert seconds
+    assert result.elapsed_s < 6  # not even the first of them is charged
 
 
 def test_training_starts_from_given_weights(data: Path, whole_run: Path, tmp_path: Path) -> None:

@@ -56,6 +56,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from shadowmaskformer.allocator import calm_openmp, tune_allocator
+
+    calm_openmp()  # before anything imports PyTorch
     from tqdm import tqdm
 
     from shadowmaskformer import data
@@ -73,11 +76,18 @@ def run(args: argparse.Namespace) -> int:
     figures.require()
     masks = room.MaskSource(args.mask_source)
     masks.check()
+    scenes: list[str] = []
+    if args.hold_out:
+        try:
+            lines = args.hold_out.read_text(encoding="utf-8").splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"--hold-out {args.hold_out}: {error}; give a text file, one name a line") from error
+        scenes = [line.strip() for line in lines if line.strip()]
+    tune_allocator()
     started = time.monotonic()
     test = room.EvaluationSet.open(args.data, "test", args.limit)
     held_out_folder, held_out = None, frozenset[str]()
     if "generalisation" in names:
-        scenes = args.hold_out.read_text(encoding="utf-8").split() if args.hold_out else []
         dataset = data.open_dataset(args.data)
         held_out_folder, held_out = experiments.hold_out(dataset, args.output / "held-out", scenes)
         held_out &= {triplet.name for triplet in test.triplets}

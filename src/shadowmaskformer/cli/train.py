@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import math
 import os
 import shlex
 import sys
@@ -68,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
     train_run = train.run  # says so at once if PyTorch is missing
     from shadowmaskformer.train.journal import read_description
 
-    if args.hours is not None and args.hours <= 0:
+    if args.hours is not None and not 0 < args.hours < math.inf:
         raise ConfigError(f"--hours is {args.hours:g}; give a positive number")
     data, hours = args.data, args.hours
     if args.resume:
@@ -101,13 +102,16 @@ def run(args: argparse.Namespace) -> int:
             cache=args.cache,
             quiet=args.quiet,
         )
+    if int(os.environ.get("RANK", 0)):
+        return 0 if result.finished else 130  # of several processes, torchrun's first speaks
     if not result.finished:
         words = ["shadowmaskformer", "train", "--resume", "-o", str(args.output)]
         words += ["--cache", str(args.cache)] if args.cache else []
-        print(f"stopped after {result.steps} steps; go on with: {shlex.join(words)}", file=sys.stderr)
+        command = shlex.join(words)
+        if "RANK" in os.environ:
+            command = f"torchrun … -m {command}"
+        print(f"stopped after {result.steps} steps; go on with: {command}", file=sys.stderr)
         return 130
-    if int(os.environ.get("RANK", 0)):
-        return 0  # of several processes, torchrun's first speaks
     best = result.best or {}
     scores = "; ".join(
         f"{group} scenes {best[f'{group}_psnr_all']:.2f} dB, MAE {best[f'{group}_mae_all']:.2f}"

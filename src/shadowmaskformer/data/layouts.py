@@ -105,7 +105,10 @@ class Dataset:
             DatasetError: there is no such split, or (unless `allow_unpaired`) it has files without a partner.
         """
         if name not in self._triplets:
-            raise DatasetError(f"{self.folder} has no split {name!r}; it has {', '.join(self.splits)}")
+            raise DatasetError(
+                f"{self.folder} has no split {name!r}; it has {', '.join(self.splits)}: name the folder above it, "
+                f"or put the pictures into folders called {name}"
+            )
         unpaired = [p for p in self.problems if p.split == name and p.kind == "unpaired"]
         if unpaired and not allow_unpaired:
             raise DatasetError(
@@ -139,6 +142,8 @@ def open_dataset(folder: str | os.PathLike[str]) -> Dataset:
     root = Path(folder)
     if not root.exists():
         raise DatasetError(f"{root} does not exist; name the folder that holds the data set")
+    if root.is_file() and not _is_list(root):
+        raise DatasetError(f"{root} is no list with lines input|mask|gt; name a folder, and unpack an archive first")
     lists = [root] if root.is_file() else sorted(p for p in root.glob("*.txt") if _is_list(p))
     if lists:
         return _open_lists(root, lists)

@@ -129,8 +129,7 @@ class Split(NamedTuple):
 def validation_split(
     triplets: Sequence[Triplet],
     *,
-    share: float | None = None,
-    number: int | None = None,
+    share: float,
     seen: int = 0,
     seed: int = 0,
 ) -> Split:
@@ -138,15 +137,14 @@ def validation_split(
 
     Args:
         triplets: what to split.
-        share: share of the pictures wanted of unseen scenes, (0, 1); 0.05 if neither it nor `number` is given.
-        number: or how many pictures.
+        share: share of the pictures wanted of unseen scenes, (0, 1).
         seen: how many pictures of seen scenes are wanted.
         seed: which scenes and pictures are drawn.
 
     Returns:
         At most as many pictures as asked for; of unseen scenes at least one.
     """
-    wanted = number if number is not None else max(1, round((0.05 if share is None else share) * len(triplets)))
+    wanted = max(1, round(share * len(triplets)))
     scenes = scene_groups(triplets)
     sizes = np.bincount(scenes) if scenes else np.zeros(0, np.int64)
     if len(sizes) < 2:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import os
-import shutil
 import zlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -47,9 +46,12 @@ def write_masks(
     Args:
         dataset: a recognised data set.
         out: folder for `{split}/mask/NAME.png`; None: beside the shadow pictures, where readers find it.
-        overwrite: replace masks that are there.
+        overwrite: replace masks that are there; only in a folder of their own, for those beside the pictures may be
+            the data set's.
         progress: called with (done, all).
     """
+    if overwrite and out is None:
+        raise OutputError("masks beside the pictures may be the data set's own; delete them yourself or choose -o")
 
     def make(triplet: Triplet) -> NDArray[np.uint8]:
         shadow, clean = _pair(triplet)
@@ -59,7 +61,7 @@ def write_masks(
         _Job((_mask_folder(triplet, split, out) / f"{triplet.name}.png",), partial(_one, make, triplet))
         for split in dataset.splits
         for triplet in dataset.split(split, allow_unpaired=True)
-        if triplet.mask is None or (overwrite and out is not None)
+        if triplet.mask is None
     ]
     return _write_all(work, overwrite, progress)
 
@@ -71,8 +73,8 @@ def write_adjusted(
 
     Args:
         dataset: a recognised data set; masks that it lacks are derived.
-        out: folder for `{split}/{split}_C_fixed/NAME.png`; shadow pictures and masks are linked beside them
-            (copied where links are impossible), so that it is a data set of its own.
+        out: folder for `{split}/{split}_C_fixed/NAME.png` (without splits, `train`); shadow pictures and masks are
+            linked beside them (copied where links are impossible), so that it is a data set of its own.
         overwrite: replace pictures that are there.
         progress: called with (done, all).
     """
@@ -81,8 +83,9 @@ def write_adjusted(
 
     def make(triplet: Triplet) -> NDArray[np.uint8]:
         shadow, clean = _pair(triplet)
-        mask = derive_mask(shadow, clean)
-        if triplet.mask is not None:
+        if triplet.mask is None:
+            mask = derive_mask(shadow, clean)
+        else:
             mask = (read_mask(triplet.mask) / np.float32(255)).astype(np.float32)
         if mask.shape != shadow.shape[:2]:
             raise ImageReadError(f"{triplet.mask}: mask and picture differ in size; save the mask at photo size")
@@ -90,12 +93,13 @@ def write_adjusted(
 
     work: list[_Job] = []
     for split in dataset.splits:
-        home = out / split
+        home = out / f"{split}/{split}" if split != WHOLE else out / "train/train"
+        shadows, masks, cleans = (home.with_name(f"{home.name}_{role}") for role in ("A", "B", "C_fixed"))
         for triplet in dataset.split(split, allow_unpaired=True):
-            _link(triplet.shadow, home / f"{split}_A" / f"{triplet.name}{triplet.shadow.suffix}")
+            _link(triplet.shadow, shadows / f"{triplet.name}{triplet.shadow.suffix}")
             if triplet.mask is not None:
-                _link(triplet.mask, home / f"{split}_B" / f"{triplet.name}{triplet.mask.suffix}")
-            work.append(_Job((home / f"{split}_C_fixed" / f"{triplet.name}.png",), partial(_one, make, triplet)))
+                _link(triplet.mask, masks / f"{triplet.name}{triplet.mask.suffix}")
+            work.append(_Job((cleans / f"{triplet.name}.png",), partial(_one, make, triplet)))
     return _write_all(work, overwrite, progress)
 
 
@@ -233,6 +237,6 @@ def _link(source: Path, target: Path) -> None:
         try:
             os.link(source, target)
         except OSError:
-            shutil.copyfile(source, target)
+            write_atomically(target, source.read_bytes())
     except OSError as error:
         raise OutputError(f"{target}: {error.strerror}; choose another folder with -o") from error

@@ -13,7 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from shadowmaskformer import data
+from shadowmaskformer.data.layouts import first_ten
 from shadowmaskformer.data.scenes import scene_groups
+from shadowmaskformer.errors import ConfigError
 from shadowmaskformer.evaluate import figures, maskquality, published
 from shadowmaskformer.evaluate.appendix import build
 from shadowmaskformer.evaluate.evaluation import Evaluation, EvaluationSet, evaluate
@@ -179,6 +181,9 @@ def hold_out(dataset: data.Dataset, folder: Path, scenes: Sequence[str] = ()) ->
     train, test = dataset.split("train", allow_unpaired=True), dataset.split("test", allow_unpaired=True)
     if scenes:
         wanted = set(scenes)
+        known = {name for t in (*train, *test) for name in (t.scene, t.name)}
+        if unknown := sorted(wanted - known):
+            raise ConfigError(f"no scene or picture is called {first_ten(unknown)}; see `data check`")
         names = frozenset(t.name for t in test if {t.scene, t.name} & wanted)
         groups = scene_groups([*train, *test])
         of_test = dict(zip((t.name for t in test), groups[len(train) :], strict=True))
@@ -218,7 +223,8 @@ def _embedding(setting: Setting, outcome: Outcome) -> None:
     section = _ablation(setting, "Patch embedding", "embedding", EMBEDDINGS, paper)
     section.paragraphs = [
         "plain projects the photo alone; mape-01 multiplies it by the mask in {0, 1}; mape, the paper's, by the mask "
-        "in {−1, 1}; mape-physical projects the relit picture, which the network then corrects.",
+        "in {−1, 1}; mape-physical shows the relit picture, the photo and the mask beside their product, and the "
+        "network corrects the relit picture.",
         *section.paragraphs,
     ]
     outcome.sections.append(section)
@@ -290,10 +296,14 @@ def _mask_quality(setting: Setting, outcome: Outcome) -> None:
     levels: list[tuple[float, list[float]]] = []
     whole = setting.score([removal]).summary(removal.name, setting.protocol)
     levels.append((0.0, [whole.value("error", region) for region in ("shadow", "lit", "all")]))
-    for ber in maskquality.PAPER_LEVELS:
-        folder = setting.folder / "masks" / f"ber-{ber:.2f}"
-        reached = maskquality.write_damaged(setting.test.triplets, setting.masks, ber, folder)
-        summary = setting.score([removal], MaskSource(str(folder))).summary(removal.name, setting.protocol)
+    regions = "derived" if setting.masks.name == "derived" else "dataset"
+    damaged = {
+        ber: MaskSource(str(setting.folder / "masks" / f"{regions}-ber-{ber:.2f}"), regions)
+        for ber in maskquality.PAPER_LEVELS
+    }
+    for ber, source in damaged.items():
+        reached = maskquality.write_damaged(setting.test.triplets, setting.masks, ber, Path(source.name))
+        summary = setting.score([removal], source).summary(removal.name, setting.protocol)
         levels.append((reached, [summary.value("error", region) for region in ("shadow", "lit", "all")]))
     paper = {float(row.setting.split()[1]): row.error for row in published.select("istd", "istd-256", "ber")}
     columns = [Column("BER (%)")]
@@ -320,8 +330,7 @@ def _mask_quality(setting: Setting, outcome: Outcome) -> None:
     example = Sample(setting.test.triplets[len(setting.test.triplets) // 2], setting.masks)
     panels = [("True mask", figures.thumbnail(example.region, 256))]
     for ber in maskquality.PAPER_LEVELS[::2]:
-        source = MaskSource(str(setting.folder / "masks" / f"ber-{ber:.2f}"))
-        panels.append((f"BER {ber} %", figures.thumbnail(Sample(example.triplet, source).mask, 256)))
+        panels.append((f"BER {ber} %", figures.thumbnail(Sample(example.triplet, damaged[ber]).mask, 256)))
     text = f"Masks of falling quality. {example.name}."
     section.content.append(
         Figure("mask-panels", text, figures.mask_panels(figures.thumbnail(example.photo, 256), panels))
@@ -332,7 +341,10 @@ def _mask_quality(setting: Setting, outcome: Outcome) -> None:
 def _generalisation(setting: Setting, outcome: Outcome) -> None:
     """Trained without some scenes against trained with them, on the test pictures of just those scenes."""
     if not setting.held_out:
-        reason = "train and test share no scene that could be held out; name scenes with --hold-out"
+        reason = (
+            "no scored test picture is of a scene that could be held out; name scenes with --hold-out, "
+            "or score more pictures without --limit"
+        )
         outcome.left_out.append(("generalisation", reason))
         return
     (_, base), (_, removal) = setting.trained(BASE), setting.trained(HELD_OUT)

@@ -33,11 +33,15 @@ PICTURE_SUFFIXES = (".png", ".jpg", ".jpeg", ".tif", ".tiff", ".webp", ".bmp")
 class MaskSource:
     """Where masks come from: the data set's files, the pair's difference, or a folder (a detector's output).
 
-    The regions S and NS always come from the data set's masks, or from the pair where it has none; a folder
-    only changes what methods are given.
+    A folder only changes what methods are given: the regions S and NS then come from `regions`.
+
+    Attributes:
+        name: "dataset", "derived" or a folder.
+        regions: with a folder, "dataset" (derived where the data set has no masks) or "derived".
     """
 
     name: str
+    regions: str = "dataset"
 
     @property
     def folder(self) -> Path | None:
@@ -46,14 +50,20 @@ class MaskSource:
 
     @property
     def identity(self) -> str:
-        """What the masks depend on besides the pictures: the source, and the rule of derived ones."""
-        return f"{self.name} {derive.RULE}" if self.name == "derived" else self.name
+        """What the masks depend on besides the pictures: the source, the rule of derived ones, a folder's state."""
+        folder = self.folder
+        if folder is None:
+            return f"{self.name} {derive.RULE}" if self.name == "derived" else self.name
+        newest = max((entry.stat().st_mtime_ns for entry in folder.iterdir()), default=0)
+        return f"{folder.resolve()} {newest}\n{MaskSource(self.regions).identity}"
 
     @property
     def label(self) -> str:
         """What tables print."""
         folder = self.folder
-        return self.name if folder is None else f"folder {folder.name}, regions from the data set"
+        if folder is None:
+            return self.name
+        return f"folder {folder.name}, regions " + ("from the data set" if self.regions == "dataset" else "derived")
 
     def check(self) -> None:
         """Refuse a folder that is not there, before any work."""
@@ -91,7 +101,8 @@ class Sample:
     @cached_property
     def region(self) -> NDArray[np.uint8]:
         """The mask that defines S and NS, (H, W), 255 = shadow."""
-        if self.masks.name != "derived" and self.triplet.mask is not None:
+        source = self.masks.name if self.masks.folder is None else self.masks.regions
+        if source != "derived" and self.triplet.mask is not None:
             return read_mask(self.triplet.mask, self.photo.shape)
         return self._derived
 

@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from shadowmaskformer import data, train
+from shadowmaskformer import data, train, weights
+from shadowmaskformer.train.journal import DESCRIPTION, read_log
 
 FINISHED = "finished.json"
 
@@ -41,8 +42,6 @@ class Trained:
 
     def validations(self) -> list[dict[str, float]]:
         """What the run logged: its validations, and before them the scores of the floor."""
-        from shadowmaskformer.train.journal import read_log
-
         return [line for line in read_log(self.weights.parent) if "psnr" in line or "floor_psnr" in line]
 
 
@@ -95,7 +94,7 @@ class Workshop:
             self._say(f"training {run.name} ({self.budget})")
             config = self._config(run)
             hours = None if self.minutes is None else self.minutes / 60
-            begun = any((out / "checkpoints").glob("*")) if out.exists() else False
+            begun = (out / DESCRIPTION).is_file()
             cache = self.folder / f"cache-{run.held_out}"
             result = train.run(config, source, out, hours, resume=begun, cache=cache, quiet=self._quiet)
             if not result.finished:
@@ -111,7 +110,8 @@ class Workshop:
         """A folder name that changes with everything that determines the run, and with nothing else."""
         pictures = data.fingerprint(data.open_dataset(source).split("train", allow_unpaired=True))
         config = self._config(run)
-        text = json.dumps([pictures, config.to_dict(), self.minutes], sort_keys=True)
+        shapes = weights.parameter_shapes(config.model_config())
+        text = json.dumps([pictures, config.to_dict(), self.minutes, shapes], sort_keys=True)
         return f"{config.variant}-{config.embedding}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
 

@@ -8,36 +8,16 @@ from __future__ import annotations
 
 import hashlib
 import io
-import os
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from shadowmaskformer.errors import OutputError, TrainingError
+from shadowmaskformer.errors import TrainingError
+from shadowmaskformer.output import write_atomically
 
 KEPT = 2
 _DIGEST_BYTES = hashlib.sha256().digest_size
-
-
-def write_atomically(path: Path, content: bytes) -> None:
-    """Put `content` at `path` so that a reader, now or after a crash, finds all of it or the file before."""
-    temporary = path.with_name(f".{path.name}.part")
-    try:
-        with temporary.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        raise OutputError(f"cannot write {path.name}: {error.strerror}; free the disk, then --resume") from error
-    if hasattr(os, "O_DIRECTORY"):  # the rename itself lives in the folder, which POSIX syncs apart
-        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
 
 
 def save_checkpoint(folder: Path, step: int, state: dict[str, Any]) -> Path:
@@ -47,11 +27,9 @@ def save_checkpoint(folder: Path, step: int, state: dict[str, Any]) -> Path:
     torch.save(state, buffer)
     payload = buffer.getbuffer()
     path = folder / f"step-{step:09d}.checkpoint"
-    write_atomically(path, hashlib.sha256(payload).digest() + payload)
+    write_atomically(path, hashlib.sha256(payload).digest() + payload, overwrite=True)
     for old in _newest_first(folder)[KEPT:]:
         old.unlink(missing_ok=True)
-    for stale in folder.glob(".*.part"):
-        stale.unlink(missing_ok=True)
     return path
 
 

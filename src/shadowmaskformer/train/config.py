@@ -104,6 +104,11 @@ class TrainConfig:
             raise ConfigError("warmup and ema_decay must be in [0, 1), validation_share in (0, 1)")
         if self.learning_rate <= 0 or not 0 <= self.final_learning_rate <= self.learning_rate:
             raise ConfigError("learning_rate must be positive and final_learning_rate between 0 and it")
+        if self.validations < 1 or self.validation_pictures < 1 or self.validation_size < 16 or self.seed < 0:
+            raise ConfigError(
+                "validations and validation_pictures must be at least 1, validation_size 16 and seed 0; "
+                "without validation no weights would be kept"
+            )
         if self.precision not in ("float32", "mixed"):
             raise ConfigError(f"precision is {self.precision!r}; choose float32 or mixed")
         self.model_config()
@@ -141,6 +146,10 @@ def _as_type_of(example: Any, value: Any, where: str) -> Any:
     wanted = {bool: bool, int: int, float: (int, float), str: str, tuple: (list, tuple), dict: dict}[type(example)]
     if not isinstance(value, wanted) or (isinstance(value, bool) and not isinstance(example, bool)):
         raise ConfigError(f"{where} is {value!r}; expected a value such as {example!r}")
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else ()
+    for each in inner:
+        if isinstance(each, bool) or not isinstance(each, (int, float)):
+            raise ConfigError(f"{where} holds {each!r}; expected numbers")
     return float(value) if isinstance(example, float) and isinstance(value, int) else value
 
 
@@ -174,7 +183,10 @@ def override(values: Mapping[str, Any], overrides: Iterable[str]) -> dict[str, A
         parsed = _parse_value(value.strip())
         if dot:
             # An override of `losses.x` on a recipe without that table changes the default table.
-            changed.setdefault(table, dict(getattr(TrainConfig(), table, {})))[inner] = parsed
+            held = changed.setdefault(table, getattr(TrainConfig(), table, {}))
+            if not isinstance(held, Mapping):
+                raise ConfigError(f"--set {text!r}: {table} is no table; write --set {table}=value")
+            changed[table] = {**held, inner: parsed}
         else:
             changed[table] = parsed
     return changed

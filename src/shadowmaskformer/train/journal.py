@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import subprocess
 from collections.abc import Mapping
@@ -9,14 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from shadowmaskformer.errors import ConfigError
-from shadowmaskformer.train.checkpoint import write_atomically
+from shadowmaskformer.output import write_atomically
 
 DESCRIPTION, LOG, CURVES = "run.json", "log.jsonl", "curves.png"
 
 
 def write_description(folder: Path, description: Mapping[str, Any]) -> None:
     """Save what determined the run."""
-    write_atomically(folder / DESCRIPTION, (json.dumps(description, indent=2) + "\n").encode())
+    write_atomically(folder / DESCRIPTION, (json.dumps(description, indent=2) + "\n").encode(), overwrite=True)
 
 
 def read_description(folder: Path) -> dict[str, Any]:
@@ -29,8 +30,12 @@ def read_description(folder: Path) -> dict[str, Any]:
         raise ConfigError(f"{folder.name}/{DESCRIPTION} is damaged ({error}); start a new run") from error
 
 
+@functools.cache
 def git_state() -> dict[str, Any] | None:
-    """Commit of the checkout that this package runs from, and whether it is changed; None if installed."""
+    """Commit of the checkout that this package runs from, and whether it is changed; None if installed.
+
+    Asked once: what is committed while a process runs is not what it runs.
+    """
     package = Path(__file__).parents[1]
 
     def git(*arguments: str) -> str:
@@ -52,7 +57,7 @@ class Journal:
         """Open the log, cut back to step `resumed_at`: what came after it in a killed run happens again."""
         path = folder / LOG
         kept = [line for line in read_log(folder) if line["step"] <= resumed_at] if resumed_at else []
-        write_atomically(path, "".join(json.dumps(line) + "\n" for line in kept).encode())
+        write_atomically(path, "".join(json.dumps(line) + "\n" for line in kept).encode(), overwrite=True)
         self._file = path.open("a", encoding="utf-8")
         self._board: Any = None
         try:

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from shadowmaskformer import weights
-from shadowmaskformer.errors import ConfigError
+from shadowmaskformer.errors import ConfigError, TrainingError
 from shadowmaskformer.model import ShadowMaskFormer
 from shadowmaskformer.train.batches import Batch
 from shadowmaskformer.train.config import TrainConfig, differences
@@ -85,8 +85,11 @@ class Learner:
 
     def restore(self, state: dict[str, Any]) -> None:
         """Inverse of `state`."""
-        self.model.load_state_dict(state["model"])
-        self.averaged.load_state_dict(state["averaged"])
+        try:
+            self.model.load_state_dict(state["model"])
+            self.averaged.load_state_dict(state["averaged"])
+        except RuntimeError as error:
+            raise TrainingError("the checkpoint is of another network than the recipe's; start a new run") from error
         self._optimiser.load_state_dict(state["optimiser"])
 
 

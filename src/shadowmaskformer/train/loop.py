@@ -16,7 +16,7 @@ from tqdm import tqdm
 
 from shadowmaskformer.errors import TrainingError
 from shadowmaskformer.train.batches import BatchSource, Request
-from shadowmaskformer.train.checkpoint import load_checkpoint, save_checkpoint
+from shadowmaskformer.train.checkpoint import has_checkpoint, load_checkpoint, save_checkpoint
 from shadowmaskformer.train.config import TrainConfig
 from shadowmaskformer.train.journal import Journal, draw_curves
 from shadowmaskformer.train.learner import Learner, save_bad_batch
@@ -101,27 +101,28 @@ def run(
         hours: time budget; the schedule then follows the clock, over all resumes, not the recipe's length. Validation
             comes on top.
         init: weights to start from: a folder, a file or a name.
-        resume: go on from the newest whole checkpoint in `out`.
+        resume: go on from the newest whole checkpoint in `out`, or from the start if it has none yet.
         allow_change: keys of the recipe, or "data" or "hours", that may differ from the run being resumed.
         cache: folder for decoded pictures, which runs can share; None is `out/cache`.
         quiet: show no progress bar.
     """
     out = Path(out)
-    with join_processes() as processes, _stop_signals() as stop_wanted:
+    with join_processes() as processes:
         split = split_data(config, Path(data))
-        prepare_folder(
+        init = prepare_folder(
             out,
             config,
             Path(data),
             split.train,
             hours=hours,
+            init=init,
             resume=resume,
             allow_change=allow_change,
             processes=processes,
         )
         learner = Learner(config, processes, init)
         at = Position()
-        if resume:
+        if resume and has_checkpoint(out / CHECKPOINTS):
             state = load_checkpoint(out / CHECKPOINTS)
             learner.restore(state)
             at = Position(**state["position"])
@@ -155,7 +156,11 @@ def run(
         progress = schedule.progress(at.step, at.drawn, at.elapsed_s)
         started, saved = time.monotonic() - at.elapsed_s, time.monotonic()
         stop = False
-        with source, _Bar(hidden=quiet or not processes.leads, progress=progress) as bar:
+        with (
+            source,
+            _stop_signals() as stop_wanted,
+            _Bar(hidden=quiet or not processes.leads, progress=progress) as bar,
+        ):
             while progress < 1 and not stop:
                 batch = source.next().to(processes.device)
                 rate = learning_rate_at(config, progress)

@@ -24,6 +24,7 @@ from shadowmaskformer.data import (
     open_dataset,
     validation_split,
 )
+from shadowmaskformer.data.layouts import WHOLE
 from shadowmaskformer.data.samples import SIDE
 from shadowmaskformer.embedding import embedding_of
 from shadowmaskformer.errors import ConfigError, OutputError
@@ -40,7 +41,8 @@ CHECKPOINTS, BEST, PANELS, BAD_BATCHES = "checkpoints", "best", "panels", "bad-b
 
 def split_data(config: TrainConfig, data: Path) -> Split:
     """The data set's training triplets, split into those trained on and those validated on."""
-    triplets = open_dataset(data).split("train")
+    dataset = open_dataset(data)
+    triplets = dataset.split(WHOLE if tuple(dataset.splits) == (WHOLE,) else "train")
     seen = min(config.validation_pictures, round(config.validation_share * len(triplets)))
     return validation_split(triplets, share=config.validation_share, seen=seen, seed=0)
 
@@ -52,11 +54,16 @@ def prepare_folder(
     triplets: Sequence[Triplet],
     *,
     hours: float | None,
+    init: str | Path | None,
     resume: bool,
     allow_change: Collection[str],
     processes: Processes,
-) -> None:
-    """Make the run's folder and describe the run in it; refuse to overwrite a run or resume another."""
+) -> str | None:
+    """Make the run's folder and describe the run in it; refuse to overwrite a run or resume another.
+
+    Returns:
+        The weights to start from: `init`, or those that the run being resumed started from.
+    """
     for batch in config.batches:
         if batch % processes.world:
             raise ConfigError(
@@ -75,12 +82,15 @@ def prepare_folder(
         "threads": torch.get_num_threads(),
         "processes": processes.world,
     }
+    start = None if init is None else str(Path(init).absolute() if Path(init).exists() else init)
     resumed: list[Any] = []
     if resume:
         before = read_description(out)
         recipe = TrainConfig.from_dict(before["recipe"]).to_dict()
-        _refuse_changes(differences(recipe | before["facts"], config.to_dict() | facts), allow_change)
-        resumed = [*before["resumed_from"], before["about"]]
+        changes = differences(recipe | before["facts"], config.to_dict() | facts)
+        _refuse_changes(changes, allow_change)
+        start = start or before["init"]
+        resumed = [*before["resumed_from"], before["about"] | {"changed_since": changes}]
     elif has_checkpoint(out / CHECKPOINTS):
         raise OutputError(f"{out.name} holds a run already; pass --resume or choose another folder")
     if processes.leads:
@@ -88,9 +98,16 @@ def prepare_folder(
             (out / CHECKPOINTS).mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise OutputError(f"cannot write into {out.name}: {error.strerror}; choose another folder") from error
-        description = {"recipe": config.to_dict(), "facts": facts, "about": about, "resumed_from": resumed}
+        description = {
+            "recipe": config.to_dict(),
+            "facts": facts,
+            "init": start,
+            "about": about,
+            "resumed_from": resumed,
+        }
         write_description(out, description)
     processes.wait()
+    return start
 
 
 def _refuse_changes(changes: dict[str, tuple[Any, Any]], allowed: Collection[str]) -> None:

@@ -1,0 +1,80 @@
+"""Put measured scores into README.md and the model card, so that no figure there is typed by hand.
+
+    shadowmaskformer evaluate --data SRD --weights default --method relight --mask-source derived -o REPORT
+    python tools/update_results.py REPORT RUN
+
+REPORT is what `evaluate` wrote; RUN is the folder of the training run whose best weights are shipped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+from pathlib import Path
+
+from shadowmaskformer.train.journal import read_log
+
+ROOT = Path(__file__).parents[1]
+CARD = ROOT / "src" / "shadowmaskformer" / "pretrained" / "default" / "README.md"
+METHODS = {"input": "Input", "floor": "Relight floor", "these weights": "default"}
+
+
+def test_rows(report: Path) -> dict[str, str]:
+    """The rows of SRD test by their first cell, without marks for bold."""
+    rows: dict[str, str] = {}
+    for table, pictures in (("srd-256", "all 408"), ("srd-256-unseen", "50 unseen scenes")):
+        with (report / "tables" / f"{table}.csv").open(encoding="utf-8", newline="") as file:
+            scores = {line["Method"]: line for line in csv.DictReader(file) if line["measured here"] == "yes"}
+        for name, method in METHODS.items():
+            masks = ", derived masks" if pictures == "all 408" and name != "input" else ""
+            label = f"{name}, {pictures}{masks}"
+            cells = [
+                " / ".join(
+                    f"{float(scores[method][f'{measure} {region}']):.{digits}f}" for region in ("S", "NS", "All")
+                )
+                for measure, digits in (("MAE", 2), ("PSNR", 2), ("SSIM", 3))
+            ]
+            shown = f"**{label}**" if name == "these weights" else label
+            rows[label] = f"| {shown} | " + " | ".join(cells) + " |"
+    return rows
+
+
+def validation_rows(run: Path) -> list[str]:
+    """Input, floor and best weights on unseen and on seen scenes, as the run validated them."""
+    log = list(read_log(run))
+    best = max((line for line in log if "psnr" in line), key=lambda line: line["psnr"])
+    rows: list[str] = []
+    for group in ("unseen", "seen"):
+        for name, prefix in (("input", "input_"), ("floor", "floor_"), ("these weights", "")):
+            scores = best if not prefix else next(line for line in log if f"{prefix}psnr" in line)
+            cells = [
+                " / ".join(
+                    f"{scores[f'{prefix}{group}_{measure}_{region}']:.2f}" for region in ("shadow", "lit", "all")
+                )
+                for measure in ("psnr", "mae")
+            ]
+            label = f"64 of {group} scenes: input" if name == "input" else name
+            rows.append(f"| {label} | {cells[0]} | {cells[1]} |")
+    return rows
+
+
+def main() -> None:
+    """Rewrite the rows in place; other lines stay."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("report", type=Path)
+    parser.add_argument("run", type=Path)
+    args = parser.parse_args()
+    tested, validated = test_rows(args.report), validation_rows(args.run)
+    for path in (ROOT / "README.md", CARD):
+        lines = path.read_text(encoding="utf-8").splitlines()
+        for number, line in enumerate(lines):
+            first = line.split("|")[1].strip().strip("*") if line.startswith("|") else ""
+            if first in tested:
+                lines[number] = tested[first]
+            elif first == "64 of unseen scenes: input":
+                lines[number : number + len(validated)] = validated
+        path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

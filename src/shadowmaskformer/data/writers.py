@@ -93,8 +93,8 @@ def write_adjusted(
 
     work: list[_Job] = []
     for split in dataset.splits:
-        home = out / f"{split}/{split}" if split != WHOLE else out / "train/train"
-        shadows, masks, cleans = (home.with_name(f"{home.name}_{role}") for role in ("A", "B", "C_fixed"))
+        name = "train" if split == WHOLE else split
+        shadows, masks, cleans = (out / name / f"{name}_{role}" for role in ("A", "B", "C_fixed"))
         for triplet in dataset.split(split, allow_unpaired=True):
             _link(triplet.shadow, shadows / f"{triplet.name}{triplet.shadow.suffix}")
             if triplet.mask is not None:

@@ -400,7 +400,8 @@ def _recipes(setting: Setting, outcome: Outcome) -> None:
                 )
             )
     caption = (
-        f"Validation of each run's averaged weights at its end, {setting.workshop.budget}, one after the other: "
+        f"Validation of each run's weights at its end, {setting.workshop.budget} without the time that validation "
+        "takes, one after the other: "
         "PSNR in dB over all pixels and Lab MAE on pictures held out of the training data, of scenes that training "
         "never saw and of others that it did. Floor is the relit picture without a network."
     )

@@ -54,8 +54,7 @@ class MaskSource:
         folder = self.folder
         if folder is None:
             return f"{self.name} {derive.RULE}" if self.name == "derived" else self.name
-        newest = max((entry.stat().st_mtime_ns for entry in folder.iterdir()), default=0)
-        return f"{folder.resolve()} {newest}\n{MaskSource(self.regions).identity}"
+        return f"{folder.resolve()} {_newest(folder)}\n{MaskSource(self.regions).identity}"
 
     @property
     def label(self) -> str:
@@ -70,6 +69,11 @@ class MaskSource:
         folder = self.folder
         if folder is not None and not folder.is_dir():
             raise ConfigError(f"no mask source {self.name!r}; give {', '.join(MASK_SOURCES)} or a folder of masks")
+
+
+def _newest(folder: Path) -> int:
+    """When anything in `folder` was last written, in nanoseconds."""
+    return max((entry.stat().st_mtime_ns for entry in folder.iterdir()), default=0)
 
 
 class Sample:
@@ -184,8 +188,7 @@ class Predictions:
         if first is not None and imageio.read_photo(first, drop_metadata=True).pixels.dtype == np.uint16:
             notes.append("16 bit")
         self.name = f"{folder.name} ({', '.join(notes)})" if notes else folder.name
-        newest = max((entry.stat().st_mtime_ns for entry in folder.iterdir()), default=0)
-        self.identity = f"predictions {folder.resolve()} {side} {newest}"
+        self.identity = f"predictions {folder.resolve()} {side} {_newest(folder)}"
 
     def missing(self, triplets: Iterable[data.Triplet]) -> list[str]:
         """Names of the test pictures without a result."""

@@ -120,10 +120,10 @@ def run(
             allow_change=allow_change,
             processes=processes,
         )
-        learner = Learner(config, processes, init)
+        state = load_checkpoint(out / CHECKPOINTS) if resume and has_checkpoint(out / CHECKPOINTS) else None
+        learner = Learner(config, processes, init if state is None else None)
         at = Position()
-        if resume and has_checkpoint(out / CHECKPOINTS):
-            state = load_checkpoint(out / CHECKPOINTS)
+        if state is not None:
             learner.restore(state)
             at = Position(**state["position"])
         folder = Path(cache or out / "cache")

@@ -42,7 +42,7 @@ CHECKPOINTS, BEST, PANELS, BAD_BATCHES = "checkpoints", "best", "panels", "bad-b
 def split_data(config: TrainConfig, data: Path) -> Split:
     """The data set's training triplets, split into those trained on and those validated on."""
     dataset = open_dataset(data)
-    triplets = dataset.split(WHOLE if tuple(dataset.splits) == (WHOLE,) else "train")
+    triplets = dataset.split(WHOLE if dataset.splits == (WHOLE,) else "train")
     seen = min(config.validation_pictures, round(config.validation_share * len(triplets)))
     return validation_split(triplets, share=config.validation_share, seen=seen, seed=0)
 
@@ -89,7 +89,7 @@ def prepare_folder(
         recipe = TrainConfig.from_dict(before["recipe"]).to_dict()
         changes = differences(recipe | before["facts"], config.to_dict() | facts)
         _refuse_changes(changes, allow_change)
-        start = start or before["init"]
+        start = start or before.get("init")
         resumed = [*before["resumed_from"], before["about"] | {"changed_since": changes}]
     elif has_checkpoint(out / CHECKPOINTS):
         raise OutputError(f"{out.name} holds a run already; pass --resume or choose another folder")

@@ -99,6 +99,19 @@ def test_soft_edge_is_measured_and_leaves_no_rim():
     assert np.abs(photo - free).max() > 0.3
 
 
+def test_shadow_that_is_sharp_on_one_side_and_soft_on_the_other_leaves_no_rim():
+    free = pavement(256, 320)
+    y, x = np.mgrid[:256, :320]
+    width = 1 + 15 * y / 256  # of the fading, in pixels: what casts the shadow stands at the top
+    across = 60 - np.abs(x - 160)
+    depth = np.clip(across / width + 0.5, 0, 1)[:, :, None].astype(np.float32)
+    photo = free * (1 - depth * (1 - ATTENUATION))
+    restored = relight(photo, (across > 0).astype(np.float32)).apply(photo)
+    for rows in (slice(0, 64), slice(192, 256)):
+        wrong = np.abs((restored - free)[rows].mean(axis=(0, 2)))
+        assert wrong.max() < 0.07, f"a line {wrong.max():.3f} off along the edge in {rows}"
+
+
 @pytest.mark.parametrize("radius", [0.26, 0.36], ids=["too narrow", "too wide"])
 def test_mask_drawn_beside_the_shadows_edge_still_finds_the_shadow(radius):
     free, mask = pavement(256, 320), disc(256, 320, radius=0.3)

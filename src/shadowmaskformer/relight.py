@@ -6,10 +6,11 @@ Pairs that disagree with the rest (the edge of the shadow was also the edge of a
 Every shadowed cell then takes the pairs that are near it and whose shaded colour resembles its own: that
 gives its own `w` and `b` of the paper's model, `I_free = w * I_shadow + b`, per channel.
 
-How softly the shadow ends is measured too: the mean brightness between the two bands as a function of the
-distance to the mask's edge gives the penumbra's profile. If its middle lies off the edge, the mask was drawn
-too wide or too narrow, and the bands are measured again from where the edge should be. Inside the penumbra
-the two lights mix, `I = (1 - k) * I_free + k * (I_free - b) / w`.
+How softly the shadow ends is measured too: how far the colour has fallen from the lit to the shaded band, as a
+function of the distance to the mask's edge, gives the penumbra's profile, in every cell its own: a shadow is
+sharp where it touches what casts it and softens with the distance. If the middle of the whole shadow's profile
+lies off the edge, the mask was drawn too wide or too narrow, and the bands are measured again from where the
+edge should be. Inside the penumbra the two lights mix, `I = (1 - k) * I_free + k * (I_free - b) / w`.
 
 All constants were chosen on the training part of SRD at 256x256; lengths are fractions of the picture's size.
 """
@@ -33,6 +34,7 @@ _EDGE = 8 / 256  # nearer to the edge than this a band counts less: the penumbra
 _BAND = 24 / 256  # how far from the edge the bands reach
 _PENUMBRA = 14 / 256  # how far from the edge the shadow may still fade
 _ASTRAY = 3 / 256  # a mask drawn wider or narrower than this is measured a second time from the true edge
+_WHOLE = 9 / 256  # how strongly a cell's penumbra is drawn towards the whole shadow's
 _NEAR = 0.25  # distance at which a pair's weight has fallen to a quarter
 _ALIKE = 0.15  # distance in colour at which a pair's weight has fallen to a quarter
 _DARK = 0.02  # keeps ratios of nearly black colours finite
@@ -141,12 +143,14 @@ def _relight(photo: np.ndarray, shadow: np.ndarray) -> Correction:
     grid = _Grid.over(shadow.shape, side)
     distance = _signed_distance(shadow, _reach(side))
     pairs = _edge_pairs(photo, distance, grid)
-    astray = _edge_astray(_profile(photo, distance, pairs, grid), grid)
+    whole, profiles = _penumbra(photo, distance, pairs, grid)
+    astray = _edge_astray(whole, grid)
     if astray and (distance > astray).any():
         distance = distance - np.float32(astray)
         pairs = _edge_pairs(photo, distance, grid)
+        _, profiles = _penumbra(photo, distance, pairs, grid)
     gain, offset = _light_per_cell(photo, distance > 0, pairs, grid)
-    depth = _depth(distance, _profile(photo, distance, pairs, grid))[:, :, None]
+    depth = _depth(distance, profiles, grid)[:, :, None]
     # The mix of both lights, I = (1 - k) * I_free + k * (I_free - b) / w, solved for I_free.
     loss = depth / _enlarge(gain, grid, *shadow.shape)
     np.divide(1, 1 - depth + loss, out=correction.gain[box])
@@ -218,29 +222,39 @@ def _light_per_cell(photo: np.ndarray, shadow: np.ndarray, pairs: _Pairs, grid: 
     return gain, offset
 
 
-def _profile(photo: np.ndarray, distance: np.ndarray, pairs: _Pairs, grid: _Grid) -> np.ndarray:
-    """Return the penumbra: the share of the shadow's depth in steps of a pixel across the edge, (2 R,), [0, 1].
+def _penumbra(photo: np.ndarray, distance: np.ndarray, pairs: _Pairs, grid: _Grid) -> tuple[np.ndarray, np.ndarray]:
+    """Return the share of the shadow's depth, [0, 1], in steps of a pixel across the edge: the profiles.
 
-    One profile over the distance to the mask's edge holds for the whole shadow: the least-squares share of
-    the way from the lit to the shaded colour, made to rise from 0 outside to 1 inside.
+    The least-squares share of the way from the lit to the shaded colour, made to rise from 0 outside to 1
+    inside. One profile is the whole shadow's, (2 R,); each cell has its own, (rows, columns, 2 R), which it
+    shares with its neighbours and which is the whole shadow's where they show little of the edge.
     """
     reach = int(np.ceil(_PENUMBRA * grid.side))
-    profile = np.repeat([0.0, 1.0], reach)
-    if len(pairs.weight):
-        near = np.abs(distance) < reach
-        sides = np.zeros((grid.rows, grid.columns, 6), np.float32)
-        sides[pairs.cells] = np.column_stack([pairs.lit, pairs.shaded - pairs.lit])
-        here = sides.reshape(-1, 6)[grid.cell_of_pixel[near]]
-        lit, fall = here[:, :3], here[:, 3:]
-        step = np.floor(distance[near]).astype(np.intp) + reach
-        fallen = np.bincount(step, np.einsum("nc,nc->n", photo[near] - lit, fall), len(profile))
-        full = np.bincount(step, np.einsum("nc,nc->n", fall, fall), len(profile))
-        known = full > 1e-4
-        profile[known] = np.clip(fallen[known] / full[known], 0, 1)
-        profile = (np.maximum.accumulate(profile) + np.minimum.accumulate(profile[::-1])[::-1]) / 2
-        profile = np.convolve(np.pad(profile, 1, mode="edge"), (0.25, 0.5, 0.25), mode="valid")
-    profile[0], profile[-1] = 0, 1
-    return profile
+    abrupt = np.repeat([0.0, 1.0], reach)
+    near = np.abs(distance) < reach
+    sides = np.zeros((grid.rows, grid.columns, 6), np.float32)
+    sides[pairs.cells] = np.column_stack([pairs.lit, pairs.shaded - pairs.lit])
+    cell = grid.cell_of_pixel[near]
+    lit, fall = np.hsplit(sides.reshape(-1, 6)[cell], 2)
+    step = cell * len(abrupt) + np.floor(distance[near]).astype(np.intp) + reach
+    fallen, full = (
+        np.bincount(step, np.einsum("nc,nc->n", change, fall), grid.rows * grid.columns * len(abrupt)).reshape(
+            grid.rows, grid.columns, -1
+        )
+        for change in (photo[near] - lit, fall)
+    )
+    whole = _rising(fallen.sum(axis=(0, 1)), full.sum(axis=(0, 1)), abrupt, 1e-4)
+    return whole, _rising(_sum_of_neighbours(fallen), _sum_of_neighbours(full), whole, _WHOLE * grid.side)
+
+
+def _rising(fallen: np.ndarray, full: np.ndarray, usual: np.ndarray, trust: float) -> np.ndarray:
+    """Return `fallen / full` drawn towards the `usual` profile, rising from 0 to 1 along the last axis."""
+    share = np.clip((fallen + trust * usual) / (full + trust), 0, 1)
+    share = (np.maximum.accumulate(share, -1) + np.minimum.accumulate(share[..., ::-1], -1)[..., ::-1]) / 2
+    padded = np.concatenate([share[..., :1], share, share[..., -1:]], axis=-1)
+    share = 0.25 * padded[..., :-2] + 0.5 * share + 0.25 * padded[..., 2:]
+    share[..., 0], share[..., -1] = 0, 1
+    return share
 
 
 def _edge_astray(profile: np.ndarray, grid: _Grid) -> float:
@@ -250,11 +264,21 @@ def _edge_astray(profile: np.ndarray, grid: _Grid) -> float:
     return float(np.sign(astray)) * max(abs(astray) - allowed, 0.0)
 
 
-def _depth(distance: np.ndarray, profile: np.ndarray) -> np.ndarray:
+def _depth(distance: np.ndarray, profiles: np.ndarray, grid: _Grid) -> np.ndarray:
     """Return how much of the shadow's full depth each pixel has, (H, W) float32, [0, 1]."""
     depth = (distance > 0).astype(np.float32)
-    near = np.abs(distance) < len(profile) // 2
-    depth[near] = np.interp(distance[near], _middles(profile), profile)
+    height, width = distance.shape
+    reach = profiles.shape[2] // 2
+    row, column = np.nonzero(np.abs(distance) < reach)
+    tall = np.tensordot(_bilinear(height, grid.rows, grid.side), profiles.astype(np.float32), axes=1)
+    across = _place(width, grid.columns, grid.side)[column]
+    along = np.clip(distance[row, column] + np.float32(reach - 0.5), 0, 2 * reach - 1)
+    left, before = across.astype(np.intp), along.astype(np.intp)
+    right, after = np.minimum(left + 1, grid.columns - 1), np.minimum(before + 1, 2 * reach - 1)
+    towards = along - before
+    sides = (tall[row, at, before] * (1 - towards) + tall[row, at, after] * towards for at in (left, right))
+    here, there = sides
+    depth[row, column] = here + (across - left) * (there - here)
     return depth
 
 
@@ -312,9 +336,14 @@ def _enlarge(cells: np.ndarray, grid: _Grid, height: int, width: int) -> np.ndar
 
 def _bilinear(size: int, cells: int, side: float) -> np.ndarray:
     """Return the weights (size, cells) with which each pixel sees the middles of the cells."""
-    place = (np.arange(size, dtype=np.float32) + 0.5) / max(side / _CELLS, 1.0) - 0.5
-    place = np.clip(place, 0, cells - 1)
+    place = _place(size, cells, side)
     return np.maximum(1 - np.abs(place[:, None] - np.arange(cells, dtype=np.float32)), 0)
+
+
+def _place(size: int, cells: int, side: float) -> np.ndarray:
+    """Return where each pixel lies between the middles of the cells, (size,), [0, cells - 1]."""
+    place = (np.arange(size, dtype=np.float32) + 0.5) / max(side / _CELLS, 1.0) - 0.5
+    return np.clip(place, 0, cells - 1)
 
 
 def _box_around(shadow: np.ndarray, margin: int) -> tuple[slice, slice]:

@@ -11,37 +11,38 @@ import shadowmaskformer
 
 PACKAGE = Path(shadowmaskformer.__file__).parent
 
-IO = {"photo", "metadata", "decoding", "encoding", "output", "imageio", "masks"}
 ALLOWED: dict[str, set[str]] = {
     "errors": set(),
     "config": {"errors"},
     "allocator": set(),
     "photo": {"errors"},
-    "metadata": {"errors", "photo"},
-    "masks": {"errors", "photo"},
+    "masks": {"errors"},
+    "metadata": set(),
     "output": {"errors"},
-    "encoding": {"errors", "photo", "metadata", "output"},
-    "decoding": {"errors", "photo", "metadata", "masks", "output"},
-    "imageio": {"errors", *IO},
+    "encoding": {"errors", "photo", "metadata"},
+    "decoding": {"errors", "metadata"},
+    "imageio": {"errors", "photo", "masks", "metadata", "decoding", "encoding", "output"},
     "metrics": {"errors"},
     "correction": {"errors"},
     "relight": {"errors", "correction"},
     "embedding": {"errors", "config"},
-    "weights": {"errors", "config", "embedding", "output"},
+    "weights": {"errors", "config", "output", "embedding"},
     "engine": {"errors", "config"},
-    "model": {"errors", "config", "embedding", "weights", "engine"},
-    "runtimes": {"errors", "config", "photo", "correction", "embedding", "relight", "weights", "engine", "model",
-                 "imageio"},
-    "remover": {"errors", "correction", "relight", "runtimes", *IO},
-    "data": {"errors", "correction", "relight", "metrics", *IO},
-    "train": {"errors", "config", "correction", "relight", "embedding", "model", "runtimes", "weights", "data",
-              "metrics", "allocator", *IO},
-    "evaluate": {"errors", "config", "correction", "remover", "relight", "data", "metrics", "train", "weights", *IO},
-    "benchmark": {"errors", "config", "correction", "relight", "embedding", "model", "weights", "runtimes", "engine",
-                  "allocator", "train", *IO},
+    "model": {"config", "embedding", "weights", "engine"},
+    "runtimes": {"errors", "config", "photo", "imageio", "correction", "relight", "embedding", "weights", "engine",
+                 "model"},
+    "remover": {"errors", "photo", "masks", "imageio", "correction", "relight", "runtimes"},
+    "data": {"errors", "photo", "masks", "output"},
+    "train": {"errors", "config", "photo", "output", "metrics", "relight", "embedding", "weights", "model", "runtimes",
+              "data"},
+    "evaluate": {"errors", "photo", "masks", "imageio", "metrics", "weights", "remover", "data", "train"},
+    "benchmark": {"errors", "config", "allocator", "relight", "embedding", "model", "runtimes"},
     "cli": {"*"},
 }  # fmt: skip
-NEVER_TORCH = {*IO, "metrics", "correction", "relight", "embedding", "remover", "data", "evaluate"}
+NEVER_TORCH = {
+    "photo", "masks", "metadata", "output", "encoding", "decoding", "imageio", "metrics", "correction", "relight",
+    "embedding", "remover", "data", "evaluate",
+}  # fmt: skip
 
 
 def rooms() -> list[Path]:

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shadowmaskformer.errors import ArrayError
-from shadowmaskformer.relight import FALLBACK_GAIN, estimate_light, relight
+from shadowmaskformer.relight import FALLBACK_GAIN, relight
 
 ATTENUATION = np.float32([0.4, 0.45, 0.5])
 
@@ -120,21 +120,6 @@ def test_mask_drawn_beside_the_shadows_edge_still_finds_the_shadow(radius):
     assert error(restored, free, mask) < 0.25 * error(photo, free, mask)
     beside = (disc(256, 320, radius=0.4) > 0) & (mask == 0)
     assert np.abs(restored - free)[beside].mean() < 0.05
-
-
-def test_estimate_is_the_shadows_gain_in_the_mean():
-    free, mask = pavement(), disc()
-    photo = shade(free, mask)
-    gain, offset = estimate_light(photo, mask)
-    shaded, lit = photo[mask > 0].mean(axis=0), free[mask > 0].mean(axis=0)
-    np.testing.assert_allclose(gain * shaded + offset, lit, atol=0.03)
-
-
-@pytest.mark.parametrize("value", [0.0, 1.0], ids=["no mask", "mask everywhere"])
-def test_estimate_falls_back_to_the_papers_gain_without_an_edge(value):
-    gain, offset = estimate_light(pavement(), np.full((96, 128), value, np.float32))
-    np.testing.assert_array_equal(gain, FALLBACK_GAIN)
-    np.testing.assert_array_equal(offset, 0)
 
 
 def test_mask_everywhere_brightens_by_the_papers_gain():

@@ -15,7 +15,7 @@ class ModelConfig:
 
     Attributes:
         depths: blocks in each of the five stages of the U.
-        widths: channels in each stage; multiples of 24 run on the native engine.
+        widths: channels in each stage; multiples of 8 run on the native engine, of 24 are trained on it.
         heads: attention heads in each stage.
         mlp_ratios: hidden width of each stage's MLP, as a multiple of the stage's width.
         attention_shares: share of each stage's blocks, counted from its end, that use attention.

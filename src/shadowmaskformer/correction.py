@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from PIL import Image
 
-from .errors import ArrayError
+from shadowmaskformer.errors import ArrayError
 
 
 @dataclass(frozen=True, eq=False)

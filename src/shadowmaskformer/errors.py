@@ -1,7 +1,7 @@
 """Every error that this package raises on purpose.
 
 Messages are one line: what was found, where, and the remedy. The command line prints them as they are and
-turns the class into an exit code; the server turns it into a status.
+turns the class into an exit code.
 """
 
 

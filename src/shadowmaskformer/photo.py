@@ -11,6 +11,8 @@ from PIL import Image
 
 from shadowmaskformer.errors import ArrayError
 
+_BYTES = np.dtype(np.uint8)
+
 
 @dataclass(frozen=True)
 class Metadata:
@@ -124,10 +126,10 @@ def to_float(pixels: NDArray[Any]) -> NDArray[np.float32]:
     return np.ascontiguousarray(pixels, np.float32)
 
 
-def from_float(values: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
+def from_float(values: NDArray[Any], dtype: np.dtype[Any] = _BYTES) -> NDArray[Any]:
     """Floats to `dtype`, clamped to [0, 1] and rounded to the nearest level.
 
-    >>> from_float(np.array([-1.0, 0.5, 2.0]), np.dtype(np.uint8)).tolist()
+    >>> from_float(np.array([-1.0, 0.5, 2.0])).tolist()
     [0, 128, 255]
     """
     if values.dtype.kind != "f":

@@ -22,8 +22,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .correction import Correction
-from .errors import ArrayError
+from shadowmaskformer.correction import Correction
+from shadowmaskformer.errors import ArrayError
 
 FALLBACK_GAIN = 2.5
 """The paper's w1: what a shadow is taken to cost where the picture does not tell."""
@@ -74,24 +74,9 @@ def relight(photo: np.ndarray, mask: np.ndarray) -> Correction:
     return _relight(_reduced(photo, factor), _reduced(mask, factor) > 0.5).resized(height, width)
 
 
-def estimate_light(photo: np.ndarray, mask: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return one `w` and one `b` per channel for the whole shadow: `I_free = w * I_shadow + b`.
-
-    Args:
-        photo: RGB float32, (H, W, 3), [0, 1].
-        mask: float32, (H, W), [0, 1]; above 0.5 is shadow.
-
-    Returns:
-        Gain (3,) and offset (3,), float32; the paper's 2.5 and 0 where the edge tells nothing.
-    """
-    height, width = _checked_size(photo, mask)
-    factor = -(-max(height, width) // _WORKING_SIDE)
-    if factor > 1:
-        photo, mask = _reduced(photo, factor), _reduced(mask, factor)
-    grid = _Grid.over(mask.shape, _side(mask.shape))
-    pairs = _edge_pairs(photo, _signed_distance(mask > 0.5, _reach(grid.side)), grid)
-    gain, offset = _light_from(pairs, pairs.weight[None])
-    return gain[0], offset[0]
+def start_light(photo: np.ndarray, mask: np.ndarray) -> Correction:
+    """Return `relight` held to [0, 1]: the picture that `mape-physical` shows the network and lets it correct."""
+    return relight(photo, mask).clamped(photo)
 
 
 @dataclass(frozen=True)

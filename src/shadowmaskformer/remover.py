@@ -1,16 +1,15 @@
 """`ShadowRemover`: photo and mask in, photo without the shadow out.
 
-The one way a shadow leaves a photograph; the command, the server, batches and evaluation all come through here.
+The one way a shadow leaves a photograph: the command and evaluation come through here too.
 """
 
 from __future__ import annotations
 
-import io
 import logging
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO, Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -116,9 +115,9 @@ class ShadowRemover:
             image: a path, bytes or file object (any readable format), a Pillow image, a NumPy array or a PyTorch
                 tensor. Arrays are (H, W, 3), (H, W) or (H, W, 4), uint8, uint16 or float in [0, 1]; tensors
                 (3, H, W).
-            mask: the shadow, as any of these kinds; non-zero = shadow, soft masks blend.
+            mask: the shadow, as any of these kinds; white = shadow, soft masks blend.
             grow_px: pixels to grow the mask by; negative shrinks it.
-            feather_px: width of the soft border; None fits it to the photo's size.
+            feather_px: width in which the result fades into the photo around the mask; None fits the photo's size.
             invert_mask: take 0 as shadow.
             raw: return the method's answer for the whole picture instead of pasting it into the original.
 
@@ -185,9 +184,9 @@ class ShadowRemover:
 
     def _blend_weight(self, mask: Floats, feather_px: float | None) -> Floats:
         if feather_px is None:
-            # The penumbra lies outside a mask drawn along the umbra: about 0.6 % of the picture is enough for it.
-            feather_px = max(2.0, 0.006 * max(mask.shape))
-        return masks.blend_weight(mask, grow_px=round(feather_px / 2), feather_px=feather_px)
+            # The penumbra lies outside a mask drawn along the umbra: this share of the picture is enough for it.
+            feather_px = max(4.0, 0.012 * max(mask.shape))
+        return masks.blend_weight(mask, grow_px=round(feather_px / 4), feather_px=feather_px / 2)
 
     def _logged(self, photo: Photo, mask: Any, options: dict[str, Any]) -> Photo:
         removal = self.remove_from_photo(photo, mask, **options)
@@ -280,7 +279,7 @@ def _array_like(array: NDArray[Any], photo: Photo) -> Any:
 def _pillow_like(image: Image.Image, photo: Photo) -> Image.Image:
     """The photo as a Pillow image with the metadata of `image`."""
     if photo.pixels.dtype != np.uint8:
-        levels = gray_levels(photo.pixels) if photo.gray else from_float(photo.as_float(), np.dtype(np.uint8))
+        levels = gray_levels(photo.pixels) if photo.gray else from_float(photo.as_float())
         result = Image.fromarray(levels)
     else:
         colour = gray_levels(photo.pixels) if photo.gray else photo.pixels
@@ -293,24 +292,17 @@ def _pillow_like(image: Image.Image, photo: Photo) -> Image.Image:
     return result
 
 
-def compare(removal: Removal, *, height_px: int = 720) -> bytes:
+_COMPARE_HEIGHT, _COMPARE_WIDTH = 720, 20_000
+
+
+def compare(removal: Removal) -> bytes:
     """Before, mask and after side by side, as a JPEG."""
-    panels = [
-        Image.fromarray((picture * 255 + 0.5).astype(np.uint8))
-        for picture in (
-            removal.before.as_float(),
-            np.repeat(removal.mask[..., None], 3, axis=2),
-            removal.after.as_float(),
-        )
-    ]
-    width = max(1, round(panels[0].width * height_px / panels[0].height))
-    if panels[0].height > height_px:
-        panels = [panel.resize((width, height_px), Image.Resampling.LANCZOS) for panel in panels]
-    gap = max(2, panels[0].width // 80)
-    strip = Image.new("RGB", (3 * panels[0].width + 2 * gap, panels[0].height), "white")
+    mask = np.repeat(removal.mask[..., None], 3, axis=2)
+    panels = [Image.fromarray(from_float(each)) for each in (removal.before.as_float(), mask, removal.after.as_float())]
+    scale = min(1.0, _COMPARE_HEIGHT / removal.before.height, _COMPARE_WIDTH / removal.before.width)
+    width, height = (max(1, round(side * scale)) for side in panels[0].size)
+    gap = max(2, width // 80)
+    strip = Image.new("RGB", (3 * width + 2 * gap, height), "white")
     for index, panel in enumerate(panels):
-        strip.paste(panel, (index * (panel.width + gap), 0))
-    buffer: BinaryIO = io.BytesIO()
-    strip.save(buffer, "JPEG", quality=92)
-    buffer.seek(0)
-    return buffer.read()
+        strip.paste(panel.resize((width, height), Image.Resampling.LANCZOS), (index * (width + gap), 0))
+    return imageio.encode_photo(Photo(np.asarray(strip)), format="JPEG", quality=92)

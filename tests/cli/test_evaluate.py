@@ -73,6 +73,6 @@ def test_missing_results_exit_3_and_with_allow_missing_1(pairs, tmp_path, capsys
 
 def test_report_is_one_page_with_tables_beside_it(pairs, tmp_path):
     pytest.importorskip("matplotlib")
-    assert main(command(pairs, tmp_path, "--mask-source", "derived", "--input")) == 0
+    assert main(command(pairs, tmp_path, "--mask-source", "derived")) == 0
     assert (tmp_path / "out" / "index.html").exists()
     assert {p.suffix for p in (tmp_path / "out" / "tables").iterdir()} == {".md", ".csv", ".tex"}

@@ -6,7 +6,7 @@ from skimage.filters import gaussian
 from skimage.metrics import structural_similarity
 
 from shadowmaskformer.errors import ArrayError
-from shadowmaskformer.metrics import ssim_gaussian, ssim_uniform, ssim_volume, ssim_volume_regions
+from shadowmaskformer.metrics import ssim_uniform, ssim_volume, ssim_volume_regions
 
 
 @pytest.fixture
@@ -31,7 +31,8 @@ def test_volume_ssim_is_a_three_dimensional_filter(pair):
 
 
 def test_volume_ssim_mixes_channels(pair):
-    assert abs(ssim_volume(*pair) - ssim_gaussian(*pair)) > 1e-3
+    alone = [ssim_volume(*(picture[..., [channel]] for picture in pair)) for channel in range(3)]
+    assert abs(ssim_volume(*pair) - np.mean(alone)) > 1e-3
 
 
 def test_region_ssim_equals_ssim_of_masked_products(pair):
@@ -49,17 +50,6 @@ def test_uniform_ssim_agrees_with_scikit_image(pair):
     assert ssim_uniform(*pair) == pytest.approx(structural_similarity(*pair, channel_axis=2, data_range=1))
     x, y = pair[0][..., 0], pair[1][..., 0]
     assert ssim_uniform(x, y, peak=2) == pytest.approx(structural_similarity(x, y, data_range=2))
-
-
-def test_gaussian_ssim_agrees_with_scikit_image_inside():
-    # scikit-image crops the border that MATLAB replicates: pictures constant near the border make the two
-    # differ only by the border's perfect score.
-    rng = np.random.default_rng(1)
-    x, y = np.full((40, 60), 0.5), np.full((40, 60), 0.5)
-    x[12:28, 12:48], y[12:28, 12:48] = rng.random((16, 36)), rng.random((16, 36))
-    inner = structural_similarity(x, y, gaussian_weights=True, use_sample_covariance=False, data_range=1)
-    area, inside = 40 * 60, 30 * 50
-    assert ssim_gaussian(x, y) == pytest.approx((inner * inside + (area - inside)) / area, abs=1e-9)
 
 
 def test_ssim_is_symmetric_and_at_most_one(pair):

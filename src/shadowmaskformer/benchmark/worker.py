@@ -121,7 +121,7 @@ def _runtime(job: Job) -> Contestant:
     from shadowmaskformer.runtimes import load_runtime
 
     if job.contender.startswith("torch"):
-        _tune_allocator()  # as the command does before it runs PyTorch
+        _tune_allocator()  # as `remove --runtime torch` does
     runtime: Any = load_runtime(job.contender.removesuffix("-compile"), job.weights)
     if job.contender == "torch-compile":
         import torch
@@ -196,11 +196,10 @@ def _start(size: tuple[int, int], config: Any) -> Any:
 
     if not embedding_of(config).starts_relit:
         return None
-    from shadowmaskformer.relight import relight
+    from shadowmaskformer.relight import start_light
 
     photo, mask = picture(size)
-    relit = np.clip(relight(photo, mask).apply(photo), 0, 1)
-    return torch.from_numpy(relit).permute(2, 0, 1)[None].contiguous()
+    return torch.from_numpy(start_light(photo, mask).apply(photo)).permute(2, 0, 1)[None].contiguous()
 
 
 def _tune_allocator() -> None:

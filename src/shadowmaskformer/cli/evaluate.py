@@ -38,9 +38,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="methods without weights: the relight floor",
     )
     parser.add_argument(
-        "--input", action="store_true", help="score the untouched input only (it is part of every table)"
-    )
-    parser.add_argument(
         "--protocol",
         nargs="+",
         default=["standard"],
@@ -61,7 +58,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--allow-missing", action="store_true", help="score what is there and mark it partial")
     parser.add_argument("--limit", type=int, metavar="N", help="only N pictures, spread over the set")
-    parser.add_argument("--workers", type=int, metavar="N", help="threads for the metrics (default: one per core)")
+    parser.add_argument("--workers", type=int, metavar="N", help="processes for the metrics (default: one per core)")
     parser.add_argument("--no-report", action="store_true", help="no HTML report and figures")
     parser.add_argument(
         "-o", "--output", type=Path, default=Path("evaluation"), metavar="DIR", help="default: evaluation"

@@ -33,17 +33,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--compare", action="store_true", help="also write a picture: before | mask | after")
     look = parser.add_argument_group("result")
     look.add_argument("--format", help="jpeg, png, webp, tiff, … (default: the output's ending, else as the photo)")
-    look.add_argument("--quality", type=int, help="1–100 for JPEG and WebP (default: nothing visible is lost)")
+    look.add_argument("--quality", type=int, help="1–100 for formats that lose (default: nothing visible is lost)")
     look.add_argument("--raw", action="store_true", help="the network's whole picture, not pasted into the original")
     mask = parser.add_argument_group("mask")
     mask.add_argument(
         "--grow", type=int, default=0, metavar="PX", help="grow the mask by so many pixels; negative shrinks"
     )
-    mask.add_argument("--feather", type=float, metavar="PX", help="width of the soft border (default: fits the photo)")
+    mask.add_argument("--feather", type=float, metavar="PX", help="width of its soft border (default: fits the photo)")
     mask.add_argument("--invert-mask", action="store_true", help="the mask is black where the shadow is")
     how = parser.add_argument_group("how")
     how.add_argument("--method", choices=("network", "relight"), default="network",
-                     help="relight: no network, one gain per colour from the shadow's edge")  # fmt: skip
+                     help="relight: no network, the light is measured along the shadow's edge")  # fmt: skip
     how.add_argument("--weights", default="default", help="shipped name, folder, hub repository or exported file")
     how.add_argument(
         "--runtime",
@@ -61,6 +61,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from shadowmaskformer import imageio
+    from shadowmaskformer.allocator import tune_allocator
     from shadowmaskformer.errors import ConfigError, OutputError
     from shadowmaskformer.remover import ShadowRemover, compare, default_output, local_path
 
@@ -75,7 +76,6 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigError(f"--quality is {args.quality}; give 1 to 100")
     if to_stdout and (args.json or args.compare):
         raise ConfigError("--json and --compare need a file for the picture; give -o FILE")
-    # The command is run with paths that the shell completed: only the library is given addresses.
     inputs = [Path(local_path(name)) for name in (args.photo, args.mask) if name != "-"]
     target = None if to_stdout else Path(args.output) if args.output else default_output(Path(args.photo))
     if target and args.format and not args.output:
@@ -93,6 +93,8 @@ def run(args: argparse.Namespace) -> int:
         frame=args.frame, drop_metadata=args.drop_metadata, **limits,
     )  # fmt: skip
     mask = sys.stdin.buffer.read() if args.mask == "-" else args.mask
+    if args.runtime == "torch":
+        tune_allocator()
     with _waiting(args.quiet or args.json):
         remover = ShadowRemover(
             args.weights, method=args.method, runtime=args.runtime, device=args.device, threads=args.threads

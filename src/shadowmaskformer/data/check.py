@@ -18,6 +18,7 @@ from shadowmaskformer.data.layouts import Dataset, Problem, ProblemKind, Triplet
 from shadowmaskformer.data.pictures import gray_draft, read_mask, read_rgb, resize, size_of
 from shadowmaskformer.data.scenes import SAME_PICTURE, SAME_VIEW, CleanPictures
 from shadowmaskformer.errors import ImageReadError
+from shadowmaskformer.photo import from_float, to_float
 
 ALIGN_SIDE = 128
 """Side of the square pictures that are laid over each other; a shift is seen from about 1 % of the picture."""
@@ -217,8 +218,7 @@ def contact_sheet(dataset: Dataset, rows: int = 12) -> Image.Image:
             if triplet.mask is not None:
                 mask = resize(read_mask(triplet.mask), height, CELL)
             else:
-                pair = ((picture / np.float32(255)).astype(np.float32) for picture in (shadow, clean))
-                mask = (derive_mask(*pair) * 255).astype(np.uint8)
+                mask = from_float(derive_mask(to_float(shadow), to_float(clean)))
         except ImageReadError:
             pen.text((left + 2, top + caption), "unreadable", fill="red")
             continue

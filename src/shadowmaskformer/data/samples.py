@@ -28,6 +28,7 @@ from shadowmaskformer.data.pictures import read_mask, read_rgb, resize, size_of
 from shadowmaskformer.data.scenes import content_key, fingerprint
 from shadowmaskformer.data.synthetic import draw as draw_shadow
 from shadowmaskformer.errors import DatasetError, ImageReadError, OutputError
+from shadowmaskformer.photo import from_float, to_float
 
 PICTURES, INDEX = "pictures.bin", "index.json"
 SIDE = 320
@@ -202,8 +203,7 @@ def _decode(triplet: Triplet, side: int) -> _Decoded | _Failure:
         height, width = max(1, round(height * scale)), max(1, round(width * scale))
         shadow, clean = (resize(read_rgb(path), height, width) for path in (triplet.shadow, triplet.clean))
         if triplet.mask is None:
-            mask = derive.derive_mask(*((p / np.float32(255)).astype(np.float32) for p in (shadow, clean)))
-            mask = (mask * 255).astype(np.uint8)
+            mask = from_float(derive.derive_mask(to_float(shadow), to_float(clean)))
         else:
             mask = resize(read_mask(triplet.mask), height, width)
         return shadow, mask, clean, content_key(triplet.clean)

@@ -22,6 +22,7 @@ from shadowmaskformer.data.pictures import read_mask, read_rgb, resize
 from shadowmaskformer.data.synthetic import draw
 from shadowmaskformer.errors import DatasetError, ImageReadError, OutputError
 from shadowmaskformer.output import write_atomically
+from shadowmaskformer.photo import from_float, to_float
 
 Progress = Callable[[int, int], None]
 
@@ -55,7 +56,7 @@ def write_masks(
 
     def make(triplet: Triplet) -> NDArray[np.uint8]:
         shadow, clean = _pair(triplet)
-        return (derive_mask(shadow, clean) * 255).astype(np.uint8)
+        return from_float(derive_mask(shadow, clean))
 
     work = [
         _Job((_mask_folder(triplet, split, out) / f"{triplet.name}.png",), partial(_one, make, triplet))
@@ -83,13 +84,10 @@ def write_adjusted(
 
     def make(triplet: Triplet) -> NDArray[np.uint8]:
         shadow, clean = _pair(triplet)
-        if triplet.mask is None:
-            mask = derive_mask(shadow, clean)
-        else:
-            mask = (read_mask(triplet.mask) / np.float32(255)).astype(np.float32)
+        mask = derive_mask(shadow, clean) if triplet.mask is None else to_float(read_mask(triplet.mask))
         if mask.shape != shadow.shape[:2]:
             raise ImageReadError(f"{triplet.mask}: mask and picture differ in size; save the mask at photo size")
-        return _uint8(adjust_clean(shadow, clean, mask))
+        return from_float(adjust_clean(shadow, clean, mask))
 
     work: list[_Job] = []
     for split in dataset.splits:
@@ -138,8 +136,8 @@ def write_synthetic(
         scale = min(1.0, SYNTHETIC_SIDE / min(height, width))
         free = resize(photo, max(1, round(height * scale)), max(1, round(width * scale)))
         name = zlib.crc32(path.stem.encode("utf-8", "surrogateescape"))
-        shadow, mask = draw((free / np.float32(255)).astype(np.float32), np.random.default_rng((seed, name, number)))
-        return _uint8(shadow), _uint8(mask), free
+        shadow, mask = draw(to_float(free), np.random.default_rng((seed, name, number)))
+        return from_float(shadow), from_float(mask), free
 
     work = [
         _Job(
@@ -164,12 +162,8 @@ def _one(make: Callable[[Triplet], NDArray[np.uint8]], triplet: Triplet) -> tupl
     return (make(triplet),)
 
 
-def _uint8(picture: NDArray[np.float32]) -> NDArray[np.uint8]:
-    return np.round(picture * 255).astype(np.uint8)
-
-
 def _pair(triplet: Triplet) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    shadow, clean = ((read_rgb(path) / np.float32(255)).astype(np.float32) for path in (triplet.shadow, triplet.clean))
+    shadow, clean = (to_float(read_rgb(path)) for path in (triplet.shadow, triplet.clean))
     if shadow.shape != clean.shape:
         raise ImageReadError(
             f"{triplet.clean}: {clean.shape[0]}x{clean.shape[1]}, its shadow picture is "

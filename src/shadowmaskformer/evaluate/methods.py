@@ -24,6 +24,7 @@ from shadowmaskformer import weights as weights_room
 from shadowmaskformer.data import derive
 from shadowmaskformer.errors import ConfigError, EvaluationError
 from shadowmaskformer.evaluate.protocols import as_float, as_uint8
+from shadowmaskformer.photo import to_float
 
 MASK_SOURCES = ("dataset", "derived")
 PICTURE_SUFFIXES = (".png", ".jpg", ".jpeg", ".tif", ".tiff", ".webp", ".bmp")
@@ -144,7 +145,7 @@ class Method(Interface):
 
     @property
     def heavy(self) -> bool:
-        """Whether `restore` computes for long, and so runs in the main thread beside the metrics."""
+        """Whether `restore` computes for long, and so runs in the main process beside the metrics."""
         ...
 
     def restore(self, sample: Sample, side: int | None) -> NDArray:
@@ -255,7 +256,7 @@ class Removal:
             photo = np.clip(metrics.imresize(photo, side, side), 0, 1)
             mask = metrics.imresize(mask, side, side)
         pixels = photo.astype(np.float32)
-        correction = self.remover.correct(pixels, (mask / 255).astype(np.float32))
+        correction = self.remover.correct(pixels, to_float(mask))
         return as_uint8(correction.apply(pixels))
 
 

@@ -32,7 +32,8 @@ class Protocol:
         used_by: whose numbers follow it.
         side: pictures are scored at side x side; None scores them at the truth's own size.
         network_side: the size that weights run at; None runs them at the photo's own size.
-        resize: `matlab` on doubles, `matlab-uint8` rounds first, `area` is OpenCV's INTER_AREA.
+        resize: `matlab` on doubles, `matlab-uint8` rounds first, `area` is OpenCV's INTER_AREA,
+            `linear-uint8` its INTER_LINEAR.
         mask_resize: `matlab-uint8`, `nearest` or `area`.
         mask_above: a mask value (0 to 255) above this is shadow; None keeps the mask soft, as a weight.
         lab: which Lab.
@@ -265,7 +266,7 @@ class Reference:
     def _ssim(self, picture: FloatArray, shadow: NDArray, lit: NDArray) -> Regions:
         protocol, truth = self.protocol, self.truth
         if protocol.ssim == "volume" and shadow.dtype == np.bool_:
-            return Regions(*metrics.ssim_volume_regions(picture, truth, shadow))
+            return metrics.ssim_volume_regions(picture, truth, shadow)
         if protocol.ssim == "gray":
             picture, truth = metrics.gray(picture)[..., None], metrics.gray(truth)[..., None]
         regions = (shadow[..., None], lit[..., None], 1.0)

@@ -6,6 +6,7 @@ named protocols from the parts.
 
 from shadowmaskformer.metrics.colour import gray, lab_d50, lab_d65, lab_opencv
 from shadowmaskformer.metrics.fidelity import (
+    Regions,
     absolute_error,
     balance_error_rate,
     lab_mae,
@@ -15,8 +16,8 @@ from shadowmaskformer.metrics.fidelity import (
     squared_error,
 )
 from shadowmaskformer.metrics.resize import imresize, resize_area, resize_nearest
-from shadowmaskformer.metrics.scores import Regions, Scores, score
-from shadowmaskformer.metrics.structure import ssim_gaussian, ssim_uniform, ssim_volume, ssim_volume_regions
+from shadowmaskformer.metrics.scores import Scores, score
+from shadowmaskformer.metrics.structure import ssim_uniform, ssim_volume, ssim_volume_regions
 
 __all__ = [
     "Regions",
@@ -36,7 +37,6 @@ __all__ = [
     "resize_nearest",
     "score",
     "squared_error",
-    "ssim_gaussian",
     "ssim_uniform",
     "ssim_volume",
     "ssim_volume_regions",

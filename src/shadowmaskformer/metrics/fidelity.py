@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +11,14 @@ from numpy.typing import NDArray
 from shadowmaskformer.errors import ArrayError
 
 FloatArray = NDArray[np.float64]
+
+
+class Regions(NamedTuple):
+    """One measure over the shadow pixels, the lit pixels and the whole frame: S / NS / All."""
+
+    shadow: float
+    lit: float
+    all: float
 
 
 def absolute_error(result_lab: NDArray, truth_lab: NDArray) -> FloatArray:

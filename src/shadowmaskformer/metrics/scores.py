@@ -9,16 +9,8 @@ from numpy.typing import NDArray
 
 from shadowmaskformer.errors import ArrayError
 from shadowmaskformer.metrics.colour import lab_d50
-from shadowmaskformer.metrics.fidelity import absolute_error, psnr, region_mean
+from shadowmaskformer.metrics.fidelity import Regions, absolute_error, psnr, region_mean
 from shadowmaskformer.metrics.structure import ssim_volume_regions
-
-
-class Regions(NamedTuple):
-    """One measure over the shadow pixels, the lit pixels and the whole frame: S / NS / All."""
-
-    shadow: float
-    lit: float
-    all: float
 
 
 class Scores(NamedTuple):
@@ -59,5 +51,5 @@ def score(result: NDArray, truth: NDArray, mask: NDArray) -> Scores:
     return Scores(
         mae=Regions(region_mean(error, shadow), region_mean(error, lit), region_mean(error)),
         psnr=Regions(psnr(result, truth, shadow), psnr(result, truth, lit), psnr(result, truth)),
-        ssim=Regions(*ssim_volume_regions(result, truth, shadow)),
+        ssim=ssim_volume_regions(result, truth, shadow),
     )

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from shadowmaskformer.errors import ArrayError
+from shadowmaskformer.metrics.fidelity import Regions
 
 FloatArray = NDArray[np.float64]
 
@@ -22,14 +22,6 @@ _RADIUS = 5
 _BELL = np.exp(-(np.arange(-_RADIUS, _RADIUS + 1) ** 2) / (2 * 1.5**2))
 _GAUSSIAN = _BELL / _BELL.sum()
 _BLOCK = 32
-
-
-class RegionSsim(NamedTuple):
-    """SSIM of the shadow product, of the lit product and of the whole frame."""
-
-    shadow: float
-    lit: float
-    all: float
 
 
 def ssim_volume(result: NDArray, truth: NDArray) -> float:
@@ -49,7 +41,7 @@ def ssim_volume(result: NDArray, truth: NDArray) -> float:
     return float(_ssim_map(*_moments(result, truth)).mean())
 
 
-def ssim_volume_regions(result: NDArray, truth: NDArray, shadow: NDArray) -> RegionSsim:
+def ssim_volume_regions(result: NDArray, truth: NDArray, shadow: NDArray) -> Regions:
     """`ssim_volume` of the pictures multiplied by the shadow region, by the lit region, and as they are.
 
     Blurring is linear, so the lit moments are those of the frame minus those of the shadow: two blurs do.
@@ -63,7 +55,7 @@ def ssim_volume_regions(result: NDArray, truth: NDArray, shadow: NDArray) -> Reg
     whole = _moments(result, truth)
     inside = _moments(result * region, truth * region)
     shadow_map, lit_map, all_map = _ssim_map(*inside), _ssim_map(*(whole - inside)), _ssim_map(*whole)
-    return RegionSsim(float(shadow_map.mean()), float(lit_map.mean()), float(all_map.mean()))
+    return Regions(float(shadow_map.mean()), float(lit_map.mean()), float(all_map.mean()))
 
 
 def ssim_uniform(result: NDArray, truth: NDArray, *, peak: float = 1.0) -> float:
@@ -88,22 +80,6 @@ def ssim_uniform(result: NDArray, truth: NDArray, *, peak: float = 1.0) -> float
         moments = np.take(total, range(7, size), axis=axis) - np.take(total, range(size - 7), axis=axis)
     # 49 samples, of which one degree of freedom went into the mean.
     return float(_ssim_map(*(moments / 49), sample=49 / 48, peak=peak).mean())
-
-
-def ssim_gaussian(result: NDArray, truth: NDArray) -> float:
-    """2-D SSIM with an 11×11 Gaussian, σ = 1.5, replicated border, channels averaged: MATLAB's on gray.
-
-    Args:
-        result: (H, W) or (H, W, C), [0, 1].
-        truth: as `result`.
-
-    >>> ssim_gaussian(np.eye(9), np.eye(9))
-    1.0
-    """
-    x, y = _pair(result, truth)
-    if x.ndim == 2:
-        x, y = x[..., None], y[..., None]
-    return float(_ssim_map(*_blur(_products(x, y))).mean())
 
 
 def _moments(result: NDArray, truth: NDArray) -> FloatArray:

@@ -22,7 +22,7 @@ from shadowmaskformer.correction import Correction
 from shadowmaskformer.embedding import embedding_of
 from shadowmaskformer.errors import ConfigError, MissingExtraError
 from shadowmaskformer.photo import fit_pixels, shrink
-from shadowmaskformer.relight import relight
+from shadowmaskformer.relight import start_light
 
 log = logging.getLogger(__name__)
 
@@ -78,7 +78,7 @@ class NetworkInput:
 
 def network_input(config: ModelConfig, photo: Floats, mask: Floats) -> NetworkInput:
     """Show a photo and its mask to the network, starting from the relit photo where the embedding asks for it."""
-    light = relight(photo, mask).clamped(photo) if embedding_of(config).starts_relit else None
+    light = start_light(photo, mask) if embedding_of(config).starts_relit else None
     start = light.apply(photo) if light else photo
     height, width = mask.shape
     view = fit_pixels(height, width, config.view_pixels or height * width)

@@ -16,11 +16,11 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from PIL import Image
 
+from shadowmaskformer import imageio
 from shadowmaskformer.embedding import embedding_of
 from shadowmaskformer.errors import ConfigError, MissingExtraError, OutputError, WeightsError
-from shadowmaskformer.relight import relight
+from shadowmaskformer.relight import start_light
 from shadowmaskformer.runtimes import Floats
 from shadowmaskformer.runtimes.exported import CONFIG_KEY, OUTPUTS, SUFFIXES, config_to_text, input_names
 
@@ -254,15 +254,14 @@ def _prove(model: ShadowMaskFormer, to: str, run: Callable[[Arrays], Floats]) ->
 def _pieces(model: ShadowMaskFormer, batch: int, height: int, width: int) -> Arrays:
     """Network inputs of that shape: pieces of the demo photograph, down its middle, across its shadow's edge."""
     assets = Path(__file__).parents[1] / "assets"
-    with Image.open(assets / "demo-photo.jpg") as picture, Image.open(assets / "demo-mask.png") as drawn:
-        whole = np.asarray(picture.convert("RGB"), np.float32) / 255
-        marked = np.asarray(drawn.convert("L"), np.float32) / 255
+    whole = imageio.read_photo(assets / "demo-photo.jpg").as_float()
+    marked, _ = imageio.read_mask(assets / "demo-mask.png")
     top, left = (whole.shape[0] - height) // 2, (whole.shape[1] - width) // 2
     rows = [slice(top + 7 * i, top + 7 * i + height) for i in range(batch)]
     photos = [whole[row, left : left + width] for row in rows]
     masks = [marked[row, left : left + width] for row in rows]
     pictures = {"photo": np.stack(photos), "mask": np.stack(masks)[..., None]}
     if embedding_of(model.config).starts_relit:
-        light = [relight(photo, mask).clamped(photo) for photo, mask in zip(photos, masks, strict=True)]
-        pictures["start"] = np.stack([each.apply(photo) for each, photo in zip(light, photos, strict=True)])
+        pairs = zip(photos, masks, strict=True)
+        pictures["start"] = np.stack([start_light(photo, mask).apply(photo) for photo, mask in pairs])
     return {name: np.ascontiguousarray(stack.transpose(0, 3, 1, 2), np.float32) for name, stack in pictures.items()}

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from shadowmaskformer.data import Sample, Samples
-from shadowmaskformer.relight import relight
+from shadowmaskformer.relight import start_light
 
 AHEAD = 3
 """Batches drawn in advance: enough to hide a slow one, few enough to follow a change of stage at once."""
@@ -39,6 +39,11 @@ class Batch:
     view: tuple[int, int] | None
     total: int
 
+    @property
+    def seen_side(self) -> int:
+        """Pixels along a side of what the network looks at."""
+        return self.view[0] if self.view else self.photo.shape[-1]
+
     def to(self, device: torch.device) -> Batch:
         """The batch on `device`."""
         start = None if self.start is None else self.start.to(device, non_blocking=True)
@@ -60,15 +65,10 @@ def to_batch(samples: list[Sample], *, relit: bool, view: tuple[int, int] | None
     photo = np.stack([sample.photo for sample in samples])
     start = None
     if relit:
-        start = _chw(np.stack([relit_photo(sample.photo, sample.mask) for sample in samples]))
+        start = _chw(np.stack([start_light(sample.photo, sample.mask).apply(sample.photo) for sample in samples]))
     mask = np.stack([sample.mask for sample in samples])
     truth = np.stack([sample.truth for sample in samples])
     return Batch(_chw(photo), torch.from_numpy(mask[:, None]), _chw(truth), start, view, total)
-
-
-def relit_photo(photo: np.ndarray, mask: np.ndarray) -> np.ndarray:
-    """The floor's answer, (H, W, 3) in [0, 1]."""
-    return np.clip(relight(photo, mask).apply(photo), 0, 1)
 
 
 def _chw(pictures: np.ndarray) -> Tensor:

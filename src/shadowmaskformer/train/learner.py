@@ -70,11 +70,6 @@ class Learner:
         for average, now in zip(self.averaged.parameters(), self.model.parameters(), strict=True):
             average.lerp_(now, 1 - decay)
 
-    def save_averaged(self, folder: Path) -> None:
-        """Write the averaged network as weights that every other command takes."""
-        arrays = {key: tensor.detach().float().cpu().numpy() for key, tensor in self.averaged.state_dict().items()}
-        weights.save(folder, self.averaged.config, arrays)
-
     def state(self) -> dict[str, Any]:
         """Everything that the next step depends on."""
         return {

@@ -15,12 +15,12 @@ from pathlib import Path
 from tqdm import tqdm
 
 from shadowmaskformer.errors import TrainingError
-from shadowmaskformer.train.batches import BatchSource, Request
+from shadowmaskformer.train.batches import Batch, BatchSource, Request
 from shadowmaskformer.train.checkpoint import has_checkpoint, load_checkpoint, save_checkpoint
 from shadowmaskformer.train.config import TrainConfig
 from shadowmaskformer.train.journal import Journal, draw_curves
 from shadowmaskformer.train.learner import Learner, save_bad_batch
-from shadowmaskformer.train.processes import join_processes
+from shadowmaskformer.train.processes import Processes, join_processes
 from shadowmaskformer.train.schedule import Schedule, learning_rate_at, stage_at
 from shadowmaskformer.train.startup import (
     BAD_BATCHES,
@@ -120,28 +120,17 @@ def run(
             allow_change=allow_change,
             processes=processes,
         )
-        state = load_checkpoint(out / CHECKPOINTS) if resume and has_checkpoint(out / CHECKPOINTS) else None
-        learner = Learner(config, processes, init if state is None else None)
-        at = Position()
-        if state is not None:
-            learner.restore(state)
-            at = Position(**state["position"])
+        learner, at = _start(config, processes, out, init, resume=resume)
         folder = Path(cache or out / "cache")
         samples, validation = open_samples(config, split, folder, processes, quiet=quiet)
         schedule = Schedule(config, len(samples), hours * 3600 if hours is not None else None)
-        journal = Journal(out, resumed_at=at.step) if processes.leads else None
-        if journal is not None and validation is not None and at.step == 0:
-            for name, scores in (("input", validation.score_input()), ("floor", validation.score_floor())):
-                logger.info("validation, %s: %s", name, scores)
-                journal.write(0, {f"{name}_{key}": value for key, value in scores.to_dict().items()})
+        progress = schedule.progress(at.step, at.drawn, at.elapsed_s)
+        leader = None if validation is None else _Leader(out, config, validation, learner, at)
 
         def plan(step: int, drawn: int) -> Request | None:
             progress = schedule.progress(step, drawn, at.elapsed_s)
             stage = stage_at(config, progress)
             return Request(drawn, config.batches[stage], config.sizes[stage]) if progress < 1 else None
-
-        def save() -> None:
-            save_checkpoint(out / CHECKPOINTS, at.step, learner.state() | {"position": asdict(at)})
 
         source = BatchSource(
             samples,
@@ -153,29 +142,13 @@ def run(
             rank=processes.rank,
             world=processes.world,
         )
-        progress = schedule.progress(at.step, at.drawn, at.elapsed_s)
-        started, saved = time.monotonic() - at.elapsed_s, time.monotonic()
-        stop = False
-        with (
-            source,
-            _stop_signals() as stop_wanted,
-            _Bar(hidden=quiet or not processes.leads, progress=progress) as bar,
-        ):
+        started, stop = time.monotonic() - at.elapsed_s, False
+        with source, _stop_signals() as stop_wanted, _Bar(hidden=quiet or leader is None, progress=progress) as bar:
             while progress < 1 and not stop:
                 batch = source.next().to(processes.device)
                 rate = learning_rate_at(config, progress)
                 loss = learner.step(batch, at.step, rate)
-                if math.isfinite(loss):
-                    at.bad_steps = 0
-                else:
-                    at.bad_steps += 1
-                    kept = save_bad_batch(out / BAD_BATCHES, at.step, processes.rank, batch)
-                    logger.warning("step %d: gradient not finite, skipped; batch: %s", at.step, kept.name)
-                    if at.bad_steps >= MOST_BAD_STEPS:
-                        raise TrainingError(
-                            f"{at.bad_steps} steps in a row without a finite gradient; the batches are in "
-                            f"{out.name}/{BAD_BATCHES}, the last good checkpoint is kept; lower learning_rate"
-                        )
+                _judge(loss, batch, at, out, processes.rank)
                 at.step += 1
                 at.drawn += batch.total
 
@@ -186,45 +159,88 @@ def run(
                 progress = schedule.progress(at.step, at.drawn, at.elapsed_s)
                 due = int(progress * config.validations + 1e-9)
                 validate, at.validated = due > at.validated, due
-                if journal is not None and validation is not None:
-                    size = batch.view[0] if batch.view else batch.photo.shape[-1]
-                    pixels_per_s = batch.total * size**2 / step_s
-                    journal.write(
-                        at.step,
-                        {
-                            "loss": loss,
-                            "learning_rate": rate,
-                            "size": size,
-                            "pixels_per_s": round(pixels_per_s),
-                            "elapsed_s": round(at.elapsed_s, 3),
-                        },
-                    )
+                if leader is not None:
+                    pixels_per_s = batch.total * batch.seen_side**2 / step_s
+                    leader.log(loss, rate, batch.seen_side, pixels_per_s)
                     bar.show(progress, loss, pixels_per_s)
                     if validate:
-                        began = time.monotonic()
-                        _validate(validation, learner, at, journal, out)
                         # Not charged to the budget: large networks at small budgets would do nothing else.
-                        started += time.monotonic() - began
-                    if validate or stop or time.monotonic() - saved > config.checkpoint_every_s:
-                        save()
-                        saved = time.monotonic()
+                        started += leader.validate()
+                    leader.save(now=validate or stop)
                 if validate:
                     processes.wait()
-        if journal is not None:
-            journal.close()
-            draw_curves(out)
+        if leader is not None:
+            leader.close()
         return RunResult(out, at.step, at.elapsed_s, at.best, progress >= 1)
 
 
-def _validate(validation: Validation, learner: Learner, at: Position, journal: Journal, out: Path) -> None:
-    """Score the averaged weights, log it, and keep them if they are the best so far."""
-    scores = validation.score(learner.averaged, out / PANELS / f"step-{at.step:09d}.jpg")
-    named = scores.to_dict()
-    journal.write(at.step, named | {"elapsed_s": round(at.elapsed_s, 3)})
-    logger.info("validation, step %d, %.2f h: %s", at.step, at.elapsed_s / 3600, scores)
-    if at.best is None or named["psnr"] > at.best["psnr"]:
-        at.best = named
-        learner.save_averaged(out / BEST)
+def _start(
+    config: TrainConfig, processes: Processes, out: Path, init: str | Path | None, *, resume: bool
+) -> tuple[Learner, Position]:
+    """The learner at the newest checkpoint, or at the beginning."""
+    if not (resume and has_checkpoint(out / CHECKPOINTS)):
+        return Learner(config, processes, init), Position()
+    state = load_checkpoint(out / CHECKPOINTS)
+    learner = Learner(config, processes)
+    learner.restore(state)
+    return learner, Position(**state["position"])
+
+
+def _judge(loss: float, batch: Batch, at: Position, out: Path, rank: int) -> None:
+    """Keep a batch whose gradient was not finite, and end a run in which nothing else comes."""
+    if math.isfinite(loss):
+        at.bad_steps = 0
+        return
+    at.bad_steps += 1
+    kept = save_bad_batch(out / BAD_BATCHES, at.step, rank, batch)
+    logger.warning("step %d: gradient not finite, skipped; batch: %s", at.step, kept.name)
+    if at.bad_steps >= MOST_BAD_STEPS:
+        raise TrainingError(
+            f"{at.bad_steps} steps in a row without a finite gradient; the batches are in "
+            f"{out.name}/{BAD_BATCHES}, the last good checkpoint is kept; lower learning_rate"
+        )
+
+
+class _Leader:
+    """What one process of a run does beside learning: log, validate, save."""
+
+    def __init__(self, out: Path, config: TrainConfig, validation: Validation, learner: Learner, at: Position) -> None:
+        self._out, self._validation, self._learner, self._at = out, validation, learner, at
+        self._journal = Journal(out, resumed_at=at.step)
+        self._every_s, self._saved = config.checkpoint_every_s, time.monotonic()
+        if at.step == 0:
+            for name, scores in (("input", validation.score_input()), ("floor", validation.score_floor())):
+                logger.info("validation, %s: %s", name, scores)
+                self._journal.write(0, {f"{name}_{key}": value for key, value in scores.to_dict().items()})
+
+    def log(self, loss: float, learning_rate: float, size: int, pixels_per_s: float) -> None:
+        """Write down the step just taken."""
+        facts = {"loss": loss, "learning_rate": learning_rate, "size": size, "pixels_per_s": round(pixels_per_s)}
+        self._journal.write(self._at.step, facts | {"elapsed_s": round(self._at.elapsed_s, 3)})
+
+    def validate(self) -> float:
+        """Score the averaged weights, log it, keep them if they are the best so far; return the seconds it took."""
+        began, at = time.monotonic(), self._at
+        scores = self._validation.score(self._learner.averaged, self._out / PANELS / f"step-{at.step:09d}.jpg")
+        named = scores.to_dict()
+        self._journal.write(at.step, named | {"elapsed_s": round(at.elapsed_s, 3)})
+        logger.info("validation, step %d, %.2f h: %s", at.step, at.elapsed_s / 3600, scores)
+        if at.best is None or named["psnr"] > at.best["psnr"]:
+            at.best = named
+            self._learner.averaged.save_pretrained(self._out / BEST)
+        return time.monotonic() - began
+
+    def save(self, *, now: bool) -> None:
+        """Write a checkpoint, if it is time to or has to be `now`."""
+        if now or time.monotonic() - self._saved > self._every_s:
+            state = self._learner.state() | {"position": asdict(self._at)}
+            save_checkpoint(self._out / CHECKPOINTS, self._at.step, state)
+            self._saved = time.monotonic()
+
+    def close(self) -> None:
+        """End the log and draw its curves."""
+        self._journal.close()
+        draw_curves(self._out)
 
 
 class _Bar:

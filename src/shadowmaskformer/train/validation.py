@@ -16,8 +16,9 @@ from PIL import Image
 from shadowmaskformer.data import Sample, Samples
 from shadowmaskformer.metrics import Regions, absolute_error, lab_d50, psnr, region_mean
 from shadowmaskformer.model import ShadowMaskFormer
+from shadowmaskformer.photo import from_float
+from shadowmaskformer.relight import start_light
 from shadowmaskformer.runtimes.torch import correct
-from shadowmaskformer.train.batches import relit_photo
 
 PANEL_ROWS = 6
 PANEL_SIDE = 192
@@ -75,7 +76,7 @@ class Validation:
 
     def score_floor(self) -> ValidationScores:
         """The scores of relighting without a network."""
-        return self._score(lambda sample: relit_photo(sample.photo, sample.mask))
+        return self._score(lambda sample: start_light(sample.photo, sample.mask).apply(sample.photo))
 
     def score(self, model: ShadowMaskFormer, panel: Path | None = None) -> ValidationScores:
         """Score `model` as it will be used; draws a few pictures into the JPEG file `panel`."""
@@ -140,5 +141,5 @@ def panel_row(result: np.ndarray, sample: Sample) -> np.ndarray:
 
 
 def _thumbnail(picture: np.ndarray) -> np.ndarray:
-    image = Image.fromarray((np.clip(picture, 0, 1) * 255 + 0.5).astype(np.uint8))
+    image = Image.fromarray(from_float(picture))
     return np.asarray(image.resize((PANEL_SIDE, PANEL_SIDE), Image.Resampling.BOX))

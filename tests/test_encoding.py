@@ -23,6 +23,7 @@ from shadowmaskformer.imageio import (
     format_from_path,
     read_photo,
 )
+from shadowmaskformer.metadata import png_chunk, png_chunks
 
 SIZE = (32, 48)
 FORMATS = ["JPEG", "PNG", "WEBP", "TIFF", "BMP", "AVIF", "HEIF"]
@@ -216,8 +217,50 @@ def test_a_jpegs_quality_and_subsampling_are_recognised(quality: int, subsamplin
     assert photo.metadata.jpeg_quality == pytest.approx(quality, abs=1)
     assert photo.metadata.jpeg_subsampling == subsampling
     again = read_photo(encode_photo(photo))
-    assert again.metadata.jpeg_quality == pytest.approx(max(quality, 95), abs=1)
+    assert again.metadata.jpeg_quality == pytest.approx(quality if quality >= 90 else 95, abs=1)
     assert again.metadata.jpeg_subsampling == subsampling
+
+
+@pytest.mark.parametrize("subsampling", [0, 2])
+def test_a_good_jpeg_written_again_keeps_more_pixels_than_a_finer_one_would(subsampling: int) -> None:
+    noise = np.random.default_rng(0).normal(0, 12, (*SIZE, 1))
+    buffer = io.BytesIO()
+    rough = np.clip(picture() + noise, 0, 255).astype(np.uint8)
+    Image.fromarray(rough).save(buffer, "JPEG", quality=91, subsampling=subsampling)
+    photo = read_photo(buffer.getvalue())
+    changed, finer = (
+        np.any(read_photo(encode_photo(photo, quality=quality)).pixels != photo.pixels, axis=2).mean()
+        for quality in (None, 95)
+    )
+    assert changed < 0.7 * finer
+    assert changed < (0.4 if subsampling else 0.1)
+
+
+def test_jpeg_comment_and_caption_survive() -> None:
+    caption = b"Photoshop 3.0\x008BIM\x04\x04\0\0\0\0\0\x0c\x1c\x02x\0\x07A beach"
+    segment = b"\xff\xed" + struct.pack(">H", len(caption) + 2) + caption
+    buffer = io.BytesIO()
+    Image.fromarray(picture()).save(buffer, "JPEG", extra=segment, comment=b"by me")
+    photo = read_photo(buffer.getvalue())
+    again = Image.open(io.BytesIO(encode_photo(photo)))
+    assert again.info["comment"] == b"by me"
+    assert ("APP13", caption) in again.applist
+    assert encoding_losses(photo) == []
+    assert [line for line in encoding_losses(photo, "PNG") if "texts" in line]
+    stripped = read_photo(buffer.getvalue(), drop_metadata=True)
+    assert b"beach" not in encode_photo(stripped)
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16])
+def test_png_texts_and_the_meaning_of_its_colours_survive(dtype: Any) -> None:
+    plain = encode_photo(Photo(picture().astype(dtype)))
+    chunks = {b"gAMA": struct.pack(">I", 100_000), b"cHRM": bytes(32), b"tEXt": b"Copyright\0me"}
+    tagged = plain[:33] + b"".join(png_chunk(*each) for each in chunks.items()) + plain[33:]
+    again = dict(png_chunks(encode_photo(read_photo(tagged))))
+    assert {kind: again.get(kind) for kind in chunks} == chunks
+    stripped = dict(png_chunks(encode_photo(read_photo(tagged, drop_metadata=True))))
+    assert b"tEXt" not in stripped
+    assert stripped[b"gAMA"] == chunks[b"gAMA"]
 
 
 @pytest.mark.parametrize("subsampling", [0, 2])

@@ -71,6 +71,35 @@ def srgb_profile() -> bytes:
 # What can be given
 
 
+def test_refused_folders_leave_no_descriptor_open(tmp_path: Path) -> None:
+    def count() -> int:
+        return len(list(Path("/proc/self/fd").iterdir())) if sys.platform == "linux" else 0
+
+    before = count()
+    for _ in range(20):
+        with pytest.raises(ImageReadError, match="a folder"):
+            read_photo(tmp_path)
+    assert count() == before
+
+
+def test_dropping_metadata_keeps_the_colours() -> None:
+    exif = Image.Exif()
+    exif[0x8298] = "me"
+    for format in ("PNG", "JPEG", "WEBP", "TIFF"):
+        photo = read_photo(encoded(picture(), format, icc_profile=srgb_profile(), exif=exif), drop_metadata=True)
+        assert photo.metadata.icc == srgb_profile()
+        assert photo.metadata.exif is None
+
+
+def test_cmyk_whose_profile_converts_nothing_is_read_by_formula() -> None:
+    profile = bytearray(srgb_profile())
+    profile[16:20] = b"CMYK"  # the header says so, the tables do not
+    inks = Image.fromarray(picture()).convert("CMYK")
+    photo = read_photo(encoded(inks, "JPEG", icc_profile=bytes(profile)))
+    assert photo.pixels.shape == (*SIZE, 3)
+    assert [line for line in photo.warnings if "plain formula" in line]
+
+
 @pytest.mark.parametrize("format", FORMATS)
 def test_each_format_is_read_by_content(format: str) -> None:
     photo = read_photo(encoded(picture(), format))

@@ -31,7 +31,7 @@ ALLOWED: dict[str, set[str]] = {
     "model": {"config", "embedding", "weights", "engine"},
     "runtimes": {"errors", "config", "photo", "imageio", "correction", "relight", "embedding", "weights", "engine",
                  "model"},
-    "remover": {"errors", "photo", "masks", "imageio", "correction", "relight", "runtimes"},
+    "remover": {"errors", "photo", "masks", "metadata", "imageio", "correction", "relight", "runtimes"},
     "data": {"errors", "photo", "masks", "output"},
     "train": {"errors", "config", "photo", "output", "metrics", "relight", "embedding", "weights", "model", "runtimes",
               "data"},

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
+import shadowmaskformer
 from shadowmaskformer.errors import ArrayError, ConfigError, ImageReadError, MaskError
 from shadowmaskformer.photo import Photo
-from shadowmaskformer.remover import ShadowRemover, compare, default_output
+from shadowmaskformer.remover import Removal, ShadowRemover, compare, default_output
 
 
 @pytest.fixture(scope="module")
@@ -39,12 +40,86 @@ def test_pixels_outside_the_mask_and_its_border_stay_unchanged(
     assert not np.array_equal(result[12:20, 16:32], photo[12:20, 16:32])
 
 
+@pytest.mark.parametrize("format", ["JPEG", "PNG", "WEBP"])
+def test_empty_mask_gives_the_file_back_bit_for_bit(relighter: ShadowRemover, photo: np.ndarray, format: str):
+    buffer = io.BytesIO()
+    Image.fromarray(photo).save(buffer, format, quality=85)
+    assert relighter.remove(buffer.getvalue(), np.zeros((32, 48), np.uint8)) == buffer.getvalue()
+
+
+@pytest.mark.parametrize("opacity", [60, 102])
+def test_layer_painted_half_transparent_is_taken_as_full(
+    relighter: ShadowRemover, photo: np.ndarray, mask: np.ndarray, opacity: int
+):
+    painted = np.zeros((*mask.shape, 4), np.uint8)
+    painted[mask > 0] = (255, 0, 0, opacity)
+    removal = relighter.remove_from_photo(Photo(photo), painted)
+    assert np.array_equal(removal.after.pixels, relighter.remove(photo, mask))
+    assert [line for line in removal.warnings if "taken as full" in line]
+
+
 def test_relight_brightens_the_shadow_towards_its_surroundings(
     relighter: ShadowRemover, photo: np.ndarray, mask: np.ndarray
 ):
     result = relighter.remove(photo, mask).astype(float)
     lit = photo[mask == 0].mean()
     assert abs(result[12:20, 16:32].mean() - lit) < 0.4 * abs(photo[12:20, 16:32].mean() - lit)
+
+
+def test_doubles_outside_the_mask_keep_all_their_digits(
+    relighter: ShadowRemover, rng: np.random.Generator, mask: np.ndarray
+):
+    given = rng.random((32, 48, 3))
+    result = relighter.remove(given, mask, feather_px=2)
+    assert np.array_equal(result[:2], given[:2])
+
+
+def test_half_precision_tensors_of_both_kinds_work(relighter: ShadowRemover, photo: np.ndarray, mask: np.ndarray):
+    torch = pytest.importorskip("torch")
+    given = torch.from_numpy(photo).permute(2, 0, 1) / 255
+    for dtype in (torch.float16, torch.bfloat16):
+        result = relighter.remove(given.to(dtype), torch.from_numpy(mask / 255).to(dtype))
+        assert result.dtype == dtype
+
+
+def test_correct_refuses_pictures_of_two_sizes(relighter: ShadowRemover):
+    with pytest.raises(ArrayError, match="of one size"):
+        relighter.correct(np.zeros((64, 96, 3), np.float32), np.zeros((10, 96), np.float32))
+
+
+def test_mask_of_no_known_kind_is_named(relighter: ShadowRemover, photo: np.ndarray):
+    with pytest.raises(ArrayError, match="mask is a list"):
+        relighter.remove(photo, [[0, 1]])
+
+
+@pytest.mark.parametrize("threads", [0, -1, 1_000_000])
+def test_absurd_numbers_of_threads_are_refused(threads: int):
+    with pytest.raises(ConfigError, match="threads"):
+        ShadowRemover(method="relight", threads=threads)
+
+
+def test_pillow_result_can_be_saved_with_its_exif(relighter: ShadowRemover, photo: np.ndarray, mask: np.ndarray):
+    exif = Image.Exif()
+    exif[0x8298] = "me"
+    buffer = io.BytesIO()
+    Image.fromarray(photo).save(buffer, "JPEG", exif=exif)
+    result = relighter.remove(Image.open(buffer), mask)
+    saved = io.BytesIO()
+    result.save(saved, "JPEG", exif=result.info["exif"])
+    assert Image.open(saved).getexif()[0x8298] == "me"
+
+
+def test_gif_comes_back_as_png(relighter: ShadowRemover, photo: np.ndarray, mask: np.ndarray, tmp_path: Path):
+    Image.fromarray(photo).save(tmp_path / "photo.gif")
+    result = relighter.remove(tmp_path / "photo.gif", mask)
+    assert result == tmp_path / "photo-no-shadow.png"
+    assert Image.open(result).format == "PNG"
+
+
+def test_comparison_of_a_panorama_fits_a_jpeg(relighter: ShadowRemover):
+    wide = Photo(np.zeros((4, 30_000, 3), np.uint8))
+    strip = Image.open(io.BytesIO(compare(Removal(wide, wide, np.zeros((4, 30_000), np.float32)))))
+    assert strip.width < 65_500
 
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.float32, np.float64])
@@ -200,3 +275,15 @@ def test_comparison_shows_three_panels(relighter: ShadowRemover, photo: np.ndarr
     strip = Image.open(io.BytesIO(compare(relighter.remove_from_photo(Photo(photo), mask))))
     assert strip.height == 32
     assert strip.width >= 3 * 48
+
+
+def test_shipped_weights_remove_the_demo_shadow_and_nothing_else():
+    assets = Path(shadowmaskformer.__file__).parent / "assets"
+    photo, mask = (np.asarray(Image.open(assets / name)) for name in ("demo-photo.jpg", "demo-mask.png"))
+    result = shadowmaskformer.remove_shadow(photo, mask)
+    shadow = mask > 127
+    changed = np.any(result != photo, axis=2)
+    assert changed[shadow].mean() > 0.99
+    assert changed[~shadow].mean() < 0.15
+    lit = photo[~shadow].mean()
+    assert abs(result[shadow].mean() - lit) < 0.3 * abs(photo[shadow].mean() - lit)

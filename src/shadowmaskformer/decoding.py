@@ -11,7 +11,9 @@ from __future__ import annotations
 import io
 import struct
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -47,7 +49,7 @@ class Stored:
             or float32.
         info: Pillow's dictionary: icc_profile, xmp, dpi.
         exif: EXIF block without prefix, unchecked.
-        jpeg_quality, jpeg_subsampling, lossless: as in `Metadata`.
+        jpeg_quality, jpeg_subsampling, jpeg_tables, lossless, blocks: as in `Metadata`.
         warnings: one line each.
     """
 
@@ -57,7 +59,9 @@ class Stored:
     exif: bytes | None = None
     jpeg_quality: int | None = None
     jpeg_subsampling: int | None = None
+    jpeg_tables: tuple[tuple[int, ...], ...] = ()
     lossless: bool = False
+    blocks: bytes = b""
     warnings: list[str] = field(default_factory=list[str])
 
 
@@ -105,7 +109,15 @@ def refuse(data: bytes, name: str) -> NotAnImageError:
     return NotAnImageError(f"{name}: not a picture ({found}); expected {_READABLE}")
 
 
-def decode(data: bytes, name: str, *, max_pixels: int, frame: int | None = None, drop_metadata: bool = False) -> Stored:
+def decode(
+    data: bytes,
+    name: str,
+    *,
+    max_pixels: int,
+    frame: int | None = None,
+    drop_metadata: bool = False,
+    drop_profile: bool = False,
+) -> Stored:
     """Decode the bytes of one picture.
 
     Args:
@@ -113,17 +125,22 @@ def decode(data: bytes, name: str, *, max_pixels: int, frame: int | None = None,
         name: what messages call it.
         max_pixels: larger pictures are refused before decoding.
         frame: which picture of several, 0 = first; None refuses several.
-        drop_metadata: do not unpack a PNG's text and profile.
+        drop_metadata: do not unpack a PNG's text, nor a profile that is too large.
+        drop_profile: take the numbers as they are, whatever colours they mean.
     """
     kind = sniff(data)
     if kind is None:
         raise refuse(data, name)
     if kind == "PNG" and drop_metadata:
-        data = metadata.png_without_text(data)
+        data = metadata.png_without(data, metadata.PNG_TEXTS)
+        if drop_profile or not metadata.has_readable_profile(data):
+            data = metadata.png_without(data, [b"iCCP"])
     try:
-        if kind == "TIFF":
-            return _decode_tiff(data, name, max_pixels, frame)
-        return _decode_with_pillow(kind, data, name, max_pixels, frame)
+        decoder = _decode_tiff if kind == "TIFF" else partial(_decode_with_pillow, kind)
+        stored = decoder(data, name, max_pixels, frame)
+        if drop_profile:
+            stored.info.pop("icc_profile", None)
+        return stored
     except Image.DecompressionBombError as error:
         raise ImageTooLargeError(f"{name}: {error} Scale it down first.") from error
     except DECODER_ERRORS as error:
@@ -149,7 +166,9 @@ def choose_frame(count: int, frame: int | None, name: str, what: str = "frames")
     if frame is None and count == 1:
         return 0
     if frame is None:
-        raise NotAnImageError(f"{name}: {count} {what}: --frame N (0 to {count - 1}) chooses one")
+        raise NotAnImageError(
+            f"{name}: {count} {what}: --frame N (0 to {count - 1}) chooses one of a photo's; save a mask alone"
+        )
     if not 0 <= frame < count:
         raise NotAnImageError(f"{name}: no frame {frame}; it has {count}, 0 to {count - 1}")
     return frame
@@ -191,12 +210,14 @@ def _decode_with_pillow(kind: str, data: bytes, name: str, max_pixels: int, fram
         image.seek(chosen)
     if kind == "PNG" and data[24] == 16:
         array, exif = _decode_png16(data, several, chosen)
-        return Stored(kind, array, image.info, exif)
+        return Stored(kind, array, image.info, exif, blocks=metadata.png_blocks(data))
     image.load()
     stored = Stored(kind, pixels_of(image, name, warnings), image.info, warnings=warnings)
     stored.exif = exif_of_info(image.info)
     if kind == "JPEG":
         note_jpeg(image, stored, name)
+    elif kind == "PNG":
+        stored.blocks = metadata.png_blocks(data)
     stored.lossless = kind == "WEBP" and _is_lossless_webp(data)
     if (kind == "AVIF" and _is_deep_avif(data)) or image.info.get("bit_depth", 8) > 8:
         warnings.append(f"{name}: more than 8 bits per channel; {kind} is read with 8")
@@ -232,7 +253,9 @@ def note_jpeg(image: Image.Image, stored: Stored, name: str) -> None:
     if not isinstance(image, JpegImagePlugin.JpegImageFile):
         return
     if image.quantization:
-        stored.jpeg_quality = metadata.jpeg_quality(list(image.quantization[min(image.quantization)]))
+        tables = tuple(tuple(image.quantization[number]) for number in sorted(image.quantization))
+        stored.jpeg_quality, stored.jpeg_tables = metadata.jpeg_quality(list(tables[0])), tables
+    stored.blocks = metadata.jpeg_blocks(image.applist)
     sampling = JpegImagePlugin.get_sampling(image)
     stored.jpeg_subsampling = sampling if sampling >= 0 else None
     # The decoder paints what is missing in middle gray when a damaged file goes on to its end mark.
@@ -297,7 +320,8 @@ def _to_srgb(image: Image.Image, name: str, warnings: list[str]) -> NDArray[Any]
         profile = ImageCms.ImageCmsProfile(io.BytesIO(icc))
     converted = None
     if profile is not None:
-        converted = ImageCms.profileToProfile(image, profile, srgb, outputMode="RGB")
+        with suppress(ImageCms.PyCMSError):
+            converted = ImageCms.profileToProfile(image, profile, srgb, outputMode="RGB")
     if converted is None:
         converted, how = image.convert("RGB"), "a plain formula (no usable profile)"
     warnings.append(f"{name}: {image.mode} converted to sRGB by {how}")

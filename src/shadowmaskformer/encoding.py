@@ -37,6 +37,8 @@ _LONGEST_SIDE = {"JPEG": 65_500, "WEBP": 16_383}
 
 # Above this, no step of the 8-bit result differs visibly from the decoded original.
 _QUALITY = 95
+# A JPEG source from here on keeps its own quantisation; below, what was changed would be coarsened once more.
+_GOOD_SOURCE = 90
 _XMP_KEYWORD = "XML:com.adobe.xmp"
 
 
@@ -72,6 +74,10 @@ def encoding_losses(photo: Photo, format: str | None = None) -> list[str]:
     ):
         if before and not after:
             losses.append(f"{chosen} cannot hold this {what}: left out; write PNG to keep it")
+    if photo.metadata.blocks and not kept.blocks:
+        losses.append(
+            f"{chosen} cannot hold the texts of a {photo.format}: left out; write {photo.format} to keep them"
+        )
     return losses
 
 
@@ -82,8 +88,8 @@ def encode_photo(photo: Photo, *, format: str | None = None, quality: int | None
         photo: what to write. `encoding_losses` tells what of it the format cannot hold.
         format: "JPEG", "PNG", "WEBP", "TIFF", "BMP", "AVIF" or "HEIF"; None takes the photo's own (PNG for
             a GIF, whose 256 colours would spoil the result).
-        quality: 1 to 100 for the formats with loss. None chooses it so that nothing visible is lost: at
-            least 95, and never below a JPEG source's own.
+        quality: 1 to 100 for the formats with loss. None chooses it so that nothing visible is lost: 95, or as a
+            good JPEG source was quantised, which keeps the pixels that nobody touched nearest to what they were.
 
     Raises:
         OutputError: unknown format, quality out of range, or a side longer than the format allows.
@@ -106,19 +112,38 @@ def encode_photo(photo: Photo, *, format: str | None = None, quality: int | None
         raise OutputError(f"cannot be encoded as {chosen} ({error}); write PNG") from error
 
 
+def own_file(photo: Photo, *, format: str | None = None, quality: int | None = None) -> bytes | None:
+    """The file that the photo was read from, if nothing was changed in it and nothing else is asked for."""
+    return photo.file if quality is None and _chosen_format(photo, format) == photo.format else None
+
+
+def format_from_name(name: str) -> str:
+    """Format that a name or ending asks for ("jpg", "WebP", ".tif").
+
+    Raises:
+        OutputError: none that we write.
+
+    >>> format_from_name("jpg")
+    'JPEG'
+    """
+    plain = name.upper().removeprefix(".")
+    chosen = EXTENSIONS.get(f".{plain.lower()}", plain)
+    if chosen not in _DEPTHS:
+        raise OutputError(f"cannot write {name!r}; choose one of {', '.join(_DEPTHS)}")
+    return chosen
+
+
 def _chosen_format(photo: Photo, format: str | None) -> str:
     if format is None:
         return photo.format if photo.format in _DEPTHS else "PNG"
-    chosen = format.upper().removeprefix(".")
-    chosen = EXTENSIONS.get(f".{chosen.lower()}", chosen)
-    if chosen not in _DEPTHS:
-        raise OutputError(f"cannot write {format!r}; choose one of {', '.join(_DEPTHS)}")
-    return chosen
+    return format_from_name(format)
 
 
 def _holdable(photo: Photo, format: str) -> Metadata:
     """The photo's metadata without what the format cannot hold."""
     about = photo.metadata
+    if format != photo.format:
+        about = replace(about, blocks=b"")
     if format == "BMP":
         return replace(about, exif=None, icc=None, xmp=None)
     if about.icc and photo.gray and format not in _WITH_GRAY:
@@ -161,7 +186,8 @@ def _encode_with_pillow(photo: Photo, array: NDArray[Any], format: str, quality:
         _save_heif(image, buffer, options)
     else:
         image.save(buffer, format, **options)
-    return buffer.getvalue()
+    encoded = buffer.getvalue()
+    return metadata.png_with_blocks(encoded, photo.metadata.blocks) if format == "PNG" else encoded
 
 
 def _options(photo: Photo, format: str, quality: int | None) -> dict[str, Any]:
@@ -182,7 +208,11 @@ def _options(photo: Photo, format: str, quality: int | None) -> dict[str, Any]:
     elif about.xmp:
         options["xmp"] = about.xmp
     if format == "JPEG":
-        options["quality"] = quality or max(about.jpeg_quality or 0, _QUALITY)
+        if quality is None and (about.jpeg_quality or 0) >= _GOOD_SOURCE:
+            options["qtables"] = [list(table) for table in about.jpeg_tables]
+        else:
+            options["quality"] = quality or _QUALITY
+        options["extra"] = about.blocks
         # The source's own chroma, or full: halving it anew would soften coloured edges.
         options["subsampling"] = about.jpeg_subsampling or 0
         options["optimize"] = photo.height * photo.width < 1 << 24
@@ -214,7 +244,7 @@ def _encode_png16(photo: Photo, array: NDArray[Any]) -> bytes:
 
     about = photo.metadata
     encoded = bytes(imagecodecs.png_encode(array, level=6))
-    chunks = b""
+    chunks = about.blocks
     if about.icc:
         chunks += metadata.png_chunk(b"iCCP", b"ICC Profile\0\0" + zlib.compress(about.icc))
     if about.dpi:
@@ -224,8 +254,7 @@ def _encode_png16(photo: Photo, array: NDArray[Any]) -> bytes:
         chunks += metadata.png_chunk(b"eXIf", about.exif)
     if about.xmp:
         chunks += metadata.png_chunk(b"iTXt", _XMP_KEYWORD.encode() + b"\0\0\0\0\0" + about.xmp)
-    header_end = len(metadata.PNG_SIGNATURE) + 25  # IHDR: 4 length, 4 type, 13 payload, 4 checksum
-    return encoded[:header_end] + chunks + encoded[header_end:]
+    return metadata.png_with_blocks(encoded, chunks)
 
 
 def _encode_tiff(photo: Photo, array: NDArray[Any]) -> bytes:

@@ -14,7 +14,14 @@ from PIL import Image
 
 from shadowmaskformer import decoding, masks, metadata
 from shadowmaskformer.decoding import Stored
-from shadowmaskformer.encoding import EXTENSIONS, encode_photo, encoding_losses, format_from_path
+from shadowmaskformer.encoding import (
+    EXTENSIONS,
+    encode_photo,
+    encoding_losses,
+    format_from_name,
+    format_from_path,
+    own_file,
+)
 from shadowmaskformer.errors import ImageReadError, ImageTooLargeError, NotAnImageError
 from shadowmaskformer.output import check_output, shown, write_atomically
 from shadowmaskformer.photo import Metadata, Photo, check_levels
@@ -27,7 +34,10 @@ __all__ = [
     "check_output",
     "encode_photo",
     "encoding_losses",
+    "file_of",
+    "format_from_name",
     "format_from_path",
+    "local_path",
     "read_mask",
     "read_photo",
     "shown",
@@ -57,7 +67,7 @@ def read_photo(
             Pillow image (left as it is).
         max_pixels: larger pictures are refused from their header.
         frame: which picture of an animated or multi-page file, 0 = first; None refuses such files.
-        drop_metadata: leave out EXIF, ICC, XMP and resolution (the orientation is still applied).
+        drop_metadata: leave out EXIF, XMP, texts and resolution; the orientation is still applied, the profile kept.
 
     Raises:
         ImageReadError: missing, not a regular file, or damaged.
@@ -66,21 +76,39 @@ def read_photo(
         ArrayError: a float picture with NaN, infinite or out-of-range values.
         MissingExtraError: HEIC without the `heif` extra.
     """
+    return _read(source, max_pixels, frame, drop_metadata=drop_metadata)
+
+
+def _read(
+    source: ImageSource, max_pixels: int, frame: int | None, *, drop_metadata: bool, drop_profile: bool = False
+) -> Photo:
     name = _name(source)
     try:
         if isinstance(source, Image.Image):
-            stored = _stored_from_pillow(source, name, max_pixels)
+            photo = _photo(_stored_from_pillow(source, name, max_pixels), name)
         else:
             data = _bytes_of(source, name)
-            stored = decoding.decode(data, name, max_pixels=max_pixels, frame=frame, drop_metadata=drop_metadata)
+            stored = decoding.decode(
+                data, name, max_pixels=max_pixels, frame=frame, drop_metadata=drop_metadata, drop_profile=drop_profile
+            )
             _check_extension(source, stored, name)
-        photo = _photo(stored, name)
+            photo = _photo(stored, name)
+            if not drop_metadata and frame is None:
+                photo = replace(photo, file=data)
     except MemoryError as error:
         raise ImageTooLargeError(f"{name}: does not fit in memory; scale it down first") from error
     if drop_metadata:
-        # How the source was compressed says nothing about anybody, and the output should match it.
-        photo = replace(photo, metadata=replace(photo.metadata, exif=None, icc=None, xmp=None, dpi=None))
+        # How the source was compressed says nothing about anybody, and the output should match it; without the
+        # colour profile it would look different. Of the blocks, a PNG's texts were not read.
+        blocks = photo.metadata.blocks if photo.format == "PNG" else b""
+        photo = replace(photo, metadata=replace(photo.metadata, exif=None, xmp=None, dpi=None, blocks=blocks))
     return photo
+
+
+def file_of(photo: Photo, *, format: str | None = None, quality: int | None = None) -> bytes:
+    """The photo as a file: its own, bit for bit, while nothing was changed in it, else `encode_photo`."""
+    own = own_file(photo, format=format, quality=quality)
+    return encode_photo(photo, format=format, quality=quality) if own is None else own
 
 
 def read_mask(source: ImageSource, *, max_pixels: int = MAX_PIXELS) -> tuple[NDArray[np.float32], list[str]]:
@@ -98,12 +126,19 @@ def read_mask(source: ImageSource, *, max_pixels: int = MAX_PIXELS) -> tuple[NDA
     """
     name = _name(source)
     # Colour profiles and text say nothing about a mask, and must not stop it from being read.
-    photo = read_photo(source, max_pixels=max_pixels, drop_metadata=True)
+    photo = _read(source, max_pixels, None, drop_metadata=True, drop_profile=True)
     layers: NDArray[Any] = photo.pixels[..., :1] if photo.gray else photo.pixels
     if photo.alpha is not None:
         layers = np.concatenate((layers, photo.alpha[..., None]), axis=-1)
     mask, warnings = masks.interpret(layers, name=name)
     return mask, [*photo.warnings, *warnings]
+
+
+def local_path(source: str | os.PathLike[str]) -> str | os.PathLike[str]:
+    """Refuse addresses: nothing here reaches for the network."""
+    if isinstance(source, str) and "://" in source[:12]:
+        raise ImageReadError(f"{shown(source)}: addresses are not fetched; download the picture first")
+    return source
 
 
 def _name(source: ImageSource) -> str:
@@ -123,9 +158,7 @@ def _bytes_of(source: str | os.PathLike[str] | bytes | bytearray | memoryview | 
         if not isinstance(data, bytes):
             raise ImageReadError(f"{name}: gives {type(data).__name__}, expected bytes; open it in mode 'rb'")
         return data
-    if "://" in str(source)[:12]:
-        raise ImageReadError(f"{name}: addresses are not fetched; download the picture first")
-    if Path(source).suffix.lower() in _RAW_EXTENSIONS:
+    if Path(local_path(source)).suffix.lower() in _RAW_EXTENSIONS:
         raise NotAnImageError(f"{name}: a camera's raw file; develop it to TIFF or JPEG first")
     try:
         return _read_regular_file(source, name)
@@ -140,11 +173,12 @@ def _bytes_of(source: str | os.PathLike[str] | bytes | bytearray | memoryview | 
 def _read_regular_file(path: str | os.PathLike[str], name: str) -> bytes:
     # Non-blocking, and typed after opening: a FIFO must neither hang us nor slip in between check and read.
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    kind = os.fstat(descriptor).st_mode
+    if not stat.S_ISREG(kind):
+        os.close(descriptor)
+        what = "a folder" if stat.S_ISDIR(kind) else "not a regular file"
+        raise ImageReadError(f"{name}: {what}; give the path of a picture")
     with os.fdopen(descriptor, "rb") as file:
-        kind = os.fstat(descriptor).st_mode
-        if not stat.S_ISREG(kind):
-            what = "a folder" if stat.S_ISDIR(kind) else "not a regular file"
-            raise ImageReadError(f"{name}: {what}; give the path of a picture")
         start = file.read(512)
         # Told from its start, so that a film of 50 GB is not read to learn that it is no picture.
         if decoding.sniff(start) is None:
@@ -227,7 +261,9 @@ def _photo(stored: Stored, name: str) -> Photo:
             dpi=(dpi[1], dpi[0]) if dpi and orientation > 4 else dpi,
             jpeg_quality=stored.jpeg_quality,
             jpeg_subsampling=stored.jpeg_subsampling,
+            jpeg_tables=stored.jpeg_tables,
             lossless=stored.lossless,
+            blocks=stored.blocks,
         ),
         warnings=tuple(warnings),
     )

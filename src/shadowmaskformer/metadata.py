@@ -11,7 +11,7 @@ import math
 import re
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,11 @@ from PIL import Image
 
 EXIF_PREFIX = b"Exif\0\0"
 PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
+
+PNG_TEXTS = (b"tEXt", b"zTXt", b"iTXt")
+_PNG_COLOURS = (b"gAMA", b"cHRM", b"sRGB", b"cICP")
+# EXIF and XMP are read from these, and written in their own way.
+_PNG_TEXTS_READ = (b"XML:com.adobe.xmp\0", b"Raw profile type exif\0")
 
 # A block this large holds no camera data; JPEG could not carry it and others have no use for it.
 MAX_EXIF_BYTES = 1 << 20
@@ -263,13 +268,53 @@ def png_chunk(kind: bytes, payload: bytes) -> bytes:
     return struct.pack(">I", len(payload)) + kind + payload + struct.pack(">I", zlib.crc32(kind + payload))
 
 
-def png_without_text(data: bytes) -> bytes:
-    """The PNG without the chunks that can swell when unpacked: text, XMP and colour profile."""
+def png_without(data: bytes, kinds: Collection[bytes]) -> bytes:
+    """The PNG without its chunks of these kinds."""
     kept = [data[: len(PNG_SIGNATURE)]]
     at = len(PNG_SIGNATURE)
     while at + 12 <= len(data):
         length, kind = struct.unpack_from(">I4s", data, at)
-        if kind not in (b"tEXt", b"zTXt", b"iTXt", b"iCCP"):
+        if kind not in kinds:
             kept.append(data[at : at + 12 + length])
         at += 12 + length
     return b"".join(kept)
+
+
+def has_readable_profile(png: bytes) -> bool:
+    """True when the PNG's colour profile unpacks to at most a megabyte, more than which Pillow refuses."""
+    for kind, payload in png_chunks(png):
+        if kind == b"iCCP":
+            try:
+                unpacker = zlib.decompressobj()
+                unpacker.decompress(payload[payload.index(b"\0") + 2 :], 1 << 20)
+                return not unpacker.unconsumed_tail
+            except (ValueError, zlib.error):
+                return False
+    return False
+
+
+def png_blocks(data: bytes) -> bytes:
+    """A PNG's chunks that say what its colours mean and what somebody wrote about it, but for EXIF and XMP."""
+    return b"".join(
+        png_chunk(kind, payload)
+        for kind, payload in png_chunks(data)
+        if kind in _PNG_COLOURS or (kind in PNG_TEXTS and not payload.startswith(_PNG_TEXTS_READ))
+    )
+
+
+def png_with_blocks(png: bytes, blocks: bytes) -> bytes:
+    """The PNG with chunks put behind its header."""
+    header_end = len(PNG_SIGNATURE) + 25  # IHDR: 4 length, 4 type, 13 payload, 4 checksum
+    return png[:header_end] + blocks + png[header_end:]
+
+
+def jpeg_blocks(segments: Iterable[tuple[str, bytes]]) -> bytes:
+    """A JPEG's comments and IPTC blocks as its file holds them, from Pillow's list of segments.
+
+    >>> jpeg_blocks([("APP0", b"JFIF"), ("COM", b"by me")])
+    b'\\xff\\xfe\\x00\\x07by me'
+    """
+    markers = {"COM": b"\xff\xfe", "APP13": b"\xff\xed"}
+    return b"".join(
+        markers[name] + struct.pack(">H", len(payload) + 2) + payload for name, payload in segments if name in markers
+    )

@@ -25,7 +25,10 @@ class Metadata:
         dpi: horizontal and vertical resolution.
         jpeg_quality: estimate of the source's quality, 1 to 100; None when the source was no JPEG.
         jpeg_subsampling: Pillow's code of the source's chroma: 0 = 4:4:4, 1 = 4:2:2, 2 = 4:2:0.
+        jpeg_tables: the source's quantisation tables, 64 steps each; empty when the source was no JPEG.
         lossless: True when the source was a WebP without loss.
+        blocks: what else describes the picture in its own format, ready to be put into a file of that format: a JPEG's
+            comment and IPTC (caption, copyright), a PNG's texts and the meaning of its colours.
     """
 
     exif: bytes | None = None
@@ -34,7 +37,9 @@ class Metadata:
     dpi: tuple[float, float] | None = None
     jpeg_quality: int | None = None
     jpeg_subsampling: int | None = None
+    jpeg_tables: tuple[tuple[int, ...], ...] = ()
     lossless: bool = False
+    blocks: bytes = b""
 
 
 @dataclass(frozen=True)
@@ -48,6 +53,7 @@ class Photo:
         format: Pillow's name of the file format: "JPEG", "PNG", ...
         metadata: EXIF, ICC, resolution and the like.
         warnings: one line each, for the user.
+        file: the file that it was read from, as long as nothing of it was changed.
     """
 
     pixels: NDArray[Any]
@@ -56,6 +62,7 @@ class Photo:
     format: str = "PNG"
     metadata: Metadata = field(default_factory=Metadata)
     warnings: tuple[str, ...] = ()
+    file: bytes | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         """Refuse arrays that no file could hold."""
@@ -93,7 +100,7 @@ class Photo:
             raise ArrayError(f"new pixels are {restored.shape}; expected {self.pixels.shape}")
         if restored.dtype != self.pixels.dtype or restored.dtype.kind == "f":
             restored = from_float(restored, self.pixels.dtype)
-        return replace(self, pixels=restored)
+        return replace(self, pixels=restored, file=None)
 
 
 def check_pixels(pixels: NDArray[Any]) -> None:

@@ -17,7 +17,8 @@ from PIL import Image
 
 from shadowmaskformer import imageio, masks
 from shadowmaskformer.correction import Correction
-from shadowmaskformer.errors import ArrayError, ConfigError, ImageReadError, MaskError
+from shadowmaskformer.errors import ArrayError, ConfigError, ImageReadError, ImageTooLargeError, MaskError
+from shadowmaskformer.metadata import EXIF_PREFIX
 from shadowmaskformer.photo import Photo, check_levels, fit_pixels, from_float, gray_levels, shrink
 from shadowmaskformer.relight import relight
 from shadowmaskformer.runtimes import Floats, Runtime, load_runtime
@@ -30,6 +31,8 @@ WORKING_PIXELS = 640 * 480
 """Larger photos are corrected at about this size and the correction, which is smooth, is enlarged."""
 
 ImageT = TypeVar("ImageT")
+_MOST_THREADS = 1024
+_COMPARE_HEIGHT, _COMPARE_WIDTH = 720, 20_000  # pixels of one picture of three
 
 
 @dataclass(frozen=True)
@@ -76,6 +79,8 @@ class ShadowRemover:
             raise ConfigError(f"no method {method!r}; choose one of {', '.join(METHODS)}")
         if working_pixels < 1:
             raise ConfigError(f"working_pixels is {working_pixels}; give at least 1")
+        if threads is not None and not 1 <= threads <= _MOST_THREADS:
+            raise ConfigError(f"threads is {threads}; give 1 to {_MOST_THREADS}")
         self.method: Method = method
         self.working_pixels = working_pixels
         self.runtime: Runtime | None = None
@@ -92,6 +97,8 @@ class ShadowRemover:
         Returns:
             `correct(photo, mask).apply(photo)` is the restored picture, not clamped and not composited.
         """
+        if photo.ndim != 3 or photo.shape != (*mask.shape, 3):
+            raise ArrayError(f"photo is {photo.shape}, mask is {mask.shape}; give (H, W, 3) and (H, W) of one size")
         if self.runtime is None:
             return relight(photo, mask)
         height, width = mask.shape
@@ -132,24 +139,23 @@ class ShadowRemover:
             return _array_like(image, self._logged(_photo_from_array(image), mask, options))
         if _is_tensor(image):
             tensor: Any = image
-            array = (
-                np.moveaxis(tensor.detach().cpu().numpy(), 0, -1) if tensor.ndim == 3 else tensor.detach().cpu().numpy()
-            )
+            array = _tensor_array(tensor)
+            array = np.moveaxis(array, 0, -1) if tensor.ndim == 3 else array
             restored = _array_like(array, self._logged(_photo_from_array(array), mask, options))
             moved = np.ascontiguousarray(np.moveaxis(restored, -1, 0) if tensor.ndim == 3 else restored)
             return tensor.new_tensor(moved)
         if isinstance(image, Image.Image):
             return _pillow_like(image, self._logged(imageio.read_photo(image), mask, options))  # pyright: ignore[reportReturnType]
         if isinstance(image, str | os.PathLike):
-            source = Path(local_path(image))
+            source = Path(imageio.local_path(image))
             target = default_output(source)
             imageio.check_output(target, [source], overwrite=False)
-            data = imageio.encode_photo(self._logged(imageio.read_photo(source), mask, options))
+            data = imageio.file_of(self._logged(imageio.read_photo(source), mask, options))
             imageio.write_atomically(target, data)
-            return type(image)(target)  # pyright: ignore
+            return str(target) if isinstance(image, str) else target  # pyright: ignore[reportReturnType]
         if isinstance(image, bytes | bytearray | memoryview) or hasattr(image, "read"):
             file: Any = image
-            return imageio.encode_photo(self._logged(imageio.read_photo(file), mask, options))  # pyright: ignore[reportReturnType]
+            return imageio.file_of(self._logged(imageio.read_photo(file), mask, options))  # pyright: ignore[reportReturnType]
         raise ArrayError(f"image is a {type(image).__name__}; give a path, bytes, Pillow image, array or tensor")
 
     def remove_from_photo(
@@ -166,21 +172,29 @@ class ShadowRemover:
         levels, warnings = read_any_mask(mask)
         if invert_mask:
             levels = masks.invert(levels)
-        levels, resized = masks.fit(masks.snap(levels), photo.height, photo.width)
+        levels, faint = masks.strengthen(masks.snap(levels))
+        levels, resized = masks.fit(levels, photo.height, photo.width)
         if grow_px:
             levels = masks.grow(levels, grow_px) if grow_px > 0 else masks.shrink(levels, -grow_px)
         pixels = photo.as_float()
-        notes = [*photo.warnings, *warnings, *([resized] if resized else []), *masks.describe(levels, pixels)]
+        about = [line for line in (faint, resized) if line]
+        notes = [*photo.warnings, *warnings, *about, *masks.describe(levels, pixels)]
         if not levels.any():
             return Removal(photo, photo, levels, tuple(notes))
-        restored = np.clip(self.correct(pixels, levels).apply(pixels), 0, 1)
-        if raw:
-            return Removal(photo, photo.with_pixels(restored), levels, tuple(notes))
-        weight = self._blend_weight(levels, feather_px)[..., None]
-        after = photo.with_pixels(pixels + weight * (restored - pixels))
-        # Back to the file's own levels where nothing was blended, whatever float rounding did.
-        after = photo.with_pixels(np.where(weight > 0, after.pixels, photo.pixels))
+        try:
+            restored = np.clip(self.correct(pixels, levels).apply(pixels), 0, 1)
+            after = photo.with_pixels(restored if raw else self._composite(photo, restored, levels, feather_px))
+        except MemoryError as error:
+            size = f"{photo.width}x{photo.height}"
+            raise ImageTooLargeError(f"{size} pixels do not fit in memory; scale the photo down first") from error
         return Removal(photo, after, levels, tuple(notes))
+
+    def _composite(self, photo: Photo, restored: Floats, mask: Floats, feather_px: float | None) -> NDArray[Any]:
+        """The restored shadow in the photo's own pixels, softly at its border."""
+        pixels, weight = photo.as_float(), self._blend_weight(mask, feather_px)[..., None]
+        blended = photo.with_pixels(pixels + weight * (restored - pixels)).pixels
+        # Back to the file's own levels where nothing was blended, whatever float rounding did.
+        return np.where(weight > 0, blended, photo.pixels)
 
     def _blend_weight(self, mask: Floats, feather_px: float | None) -> Floats:
         if feather_px is None:
@@ -215,14 +229,11 @@ def default_output(source: Path) -> Path:
     >>> default_output(Path("holiday/beach.jpg")).name
     'beach-no-shadow.jpg'
     """
-    return source.with_name(f"{source.stem}-no-shadow{source.suffix}")
-
-
-def local_path(source: str | os.PathLike[str]) -> str | os.PathLike[str]:
-    """Refuse addresses: nothing here reaches for the network."""
-    if isinstance(source, str) and "://" in source[:12]:
-        raise ImageReadError(f"{source} is an address; download the picture and give its path")
-    return source
+    if not source.name:
+        raise ImageReadError(f"{imageio.shown(source)}: a folder; give the path of a picture")
+    # A GIF's 256 colours would spoil the result.
+    ending = ".png" if source.suffix.lower() == ".gif" else source.suffix
+    return source.with_name(f"{source.stem}-no-shadow{ending}")
 
 
 def read_any_mask(mask: Any) -> tuple[Floats, tuple[str, ...]]:
@@ -233,16 +244,24 @@ def read_any_mask(mask: Any) -> tuple[Floats, tuple[str, ...]]:
         levels, warnings = masks.interpret(mask)
         return levels, tuple(warnings)
     if _is_tensor(mask):
-        array = mask.detach().cpu().numpy()
+        array = _tensor_array(mask)
         return masks.as_mask(array[0] if array.ndim == 3 else array), ()
-    if isinstance(mask, str | os.PathLike):
-        mask = local_path(mask)
+    if not (
+        isinstance(mask, str | os.PathLike | bytes | bytearray | memoryview | Image.Image) or hasattr(mask, "read")
+    ):
+        raise ArrayError(f"mask is a {type(mask).__name__}; give a path, bytes, Pillow image, array or tensor")
     levels, warnings = imageio.read_mask(mask)
     return levels, tuple(warnings)
 
 
 def _is_tensor(value: object) -> bool:
     return type(value).__module__.split(".")[0] == "torch"
+
+
+def _tensor_array(tensor: Any) -> NDArray[Any]:
+    """The tensor's numbers; half precision, of which NumPy knows only one kind, as float32."""
+    tensor = tensor.detach().cpu()
+    return (tensor.float() if tensor.is_floating_point() and tensor.element_size() == 2 else tensor).numpy()
 
 
 def _photo_from_array(array: NDArray[Any]) -> Photo:
@@ -273,6 +292,9 @@ def _array_like(array: NDArray[Any], photo: Photo) -> Any:
         pixels = pixels if array.ndim == 2 else pixels[..., None]
     elif photo.alpha is not None:
         pixels = np.dstack((pixels, photo.alpha))
+    if array.dtype.kind == "f":
+        # Doubles keep the digits that the photo's single precision has not, where nothing was blended.
+        return np.where(pixels == array.astype(np.float32), array, pixels.astype(array.dtype))
     return pixels.astype(array.dtype)
 
 
@@ -287,12 +309,13 @@ def _pillow_like(image: Image.Image, photo: Photo) -> Image.Image:
         if photo.alpha is not None:
             result.putalpha(Image.fromarray(photo.alpha))
     result.info.update(image.info)
-    if photo.metadata.exif:
-        result.info["exif"] = photo.metadata.exif
+    about = photo.metadata
+    exif = EXIF_PREFIX + about.exif if about.exif else None
+    for key, block in (("exif", exif), ("icc_profile", about.icc), ("xmp", about.xmp)):
+        result.info.pop(key, None)
+        if block:
+            result.info[key] = block
     return result
-
-
-_COMPARE_HEIGHT, _COMPARE_WIDTH = 720, 20_000
 
 
 def compare(removal: Removal) -> bytes:

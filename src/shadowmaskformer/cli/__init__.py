@@ -10,11 +10,13 @@ import argparse
 import contextlib
 import importlib
 import importlib.metadata
+import io
 import os
 import signal
 import sys
 import threading
 from collections.abc import Generator
+from typing import Any, TextIO
 
 from shadowmaskformer import errors
 
@@ -52,8 +54,13 @@ def main(argv: list[str] | None = None) -> int:
     """Run one command; exit code 0 done, 1 some inputs failed, 2 usage, 3 nothing done, 130 interrupted."""
     argv = sys.argv[1:] if argv is None else argv
     only = next((word for word in argv if not word.startswith("-")), None)
-    args = build_parser(only).parse_args(argv)
-    _silence_decoders()
+    with _lasting_output():
+        args = build_parser(only).parse_args(argv)
+        _silence_decoders()
+        return _run(args)
+
+
+def _run(args: argparse.Namespace) -> int:
     try:
         with _sigterm_as_interrupt():
             return importlib.import_module(f"shadowmaskformer.cli.{args.command}").run(args)
@@ -64,10 +71,55 @@ def main(argv: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return EXIT_INTERRUPTED
-    except BrokenPipeError:
-        # The reader went away: point stdout at nothing so that the interpreter's last flush stays silent.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return EXIT_NOTHING_DONE
+    except MemoryError:
+        return _failed(
+            errors.ImageTooLargeError("out of memory; give it a smaller picture"), args.debug, EXIT_NOTHING_DONE
+        )
+
+
+class _Log:
+    """Standard output or error that never ends the work: what nobody reads any more is lost."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        if isinstance(stream, io.TextIOWrapper):
+            # A terminal that has no `×` shows an escape instead.
+            stream.reconfigure(errors="backslashreplace")
+
+    def write(self, text: str) -> int:
+        try:
+            self._stream.write(text)
+        except OSError:
+            self._lose()
+        return len(text)
+
+    def flush(self) -> None:
+        try:
+            self._stream.flush()
+        except OSError:
+            self._lose()
+
+    def _lose(self) -> None:
+        """Point the stream at nothing, so that the interpreter's last flush stays silent too."""
+        with contextlib.suppress(OSError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), self._stream.fileno())
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+@contextlib.contextmanager
+def _lasting_output() -> Generator[None]:
+    before: tuple[Any, Any] = sys.stdout, sys.stderr
+    # A closed standard error is None, for which `print` takes standard output.
+    log = _Log(before[1] or io.StringIO())
+    sys.stdout, sys.stderr = (before[0] and _Log(before[0])), log
+    try:
+        yield
+    finally:
+        for stream in filter(None, (sys.stdout, sys.stderr)):
+            stream.flush()
+        sys.stdout, sys.stderr = before
 
 
 @contextlib.contextmanager
@@ -89,6 +141,7 @@ def _silence_decoders() -> None:
     import warnings
 
     warnings.filterwarnings("ignore", module="PIL")
+    logging.getLogger("tifffile").propagate = False
     logging.getLogger("tifffile").addHandler(logging.NullHandler())
     logging.basicConfig(format="%(message)s", level=logging.WARNING)
 

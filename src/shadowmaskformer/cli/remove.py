@@ -54,7 +54,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     how.add_argument("--threads", type=int, help="CPU threads (default: all)")
     how.add_argument("--max-pixels", type=int, help="refuse larger photos (default: 178,956,970)")
     how.add_argument("--frame", type=int, help="which picture of an animated or multi-page file, 0 = first")
-    how.add_argument("--drop-metadata", action="store_true", help="leave out EXIF, profile and resolution")
+    how.add_argument("--drop-metadata", action="store_true", help="leave out EXIF, texts and resolution; colours stay")
     parser.add_argument("--json", action="store_true", help="print what was done as one line of JSON")
     parser.add_argument("-q", "--quiet", action="store_true", help="print errors only")
 
@@ -62,8 +62,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from shadowmaskformer import imageio
     from shadowmaskformer.allocator import tune_allocator
-    from shadowmaskformer.errors import ConfigError, OutputError
-    from shadowmaskformer.remover import ShadowRemover, compare, default_output, local_path
+    from shadowmaskformer.errors import ConfigError, ImageReadError, OutputError
+    from shadowmaskformer.remover import ShadowRemover, compare, default_output
 
     began = time.perf_counter()
     from_stdin, to_stdout = (
@@ -74,25 +74,29 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigError("photo and mask cannot both come from standard input; save one of them")
     if args.quality is not None and not 1 <= args.quality <= 100:
         raise ConfigError(f"--quality is {args.quality}; give 1 to 100")
+    if args.max_pixels is not None and args.max_pixels < 1:
+        raise ConfigError(f"--max-pixels is {args.max_pixels}; give at least 1")
     if to_stdout and (args.json or args.compare):
         raise ConfigError("--json and --compare need a file for the picture; give -o FILE")
-    inputs = [Path(local_path(name)) for name in (args.photo, args.mask) if name != "-"]
+    if "-" in (args.photo, args.mask) and sys.stdin is None:
+        raise ImageReadError("standard input is closed; give the path of a picture")
+    if to_stdout and sys.stdout is None:
+        raise OutputError("standard output is closed; give -o FILE")
+    inputs = [Path(imageio.local_path(name)) for name in (args.photo, args.mask) if name != "-"]
+    chosen = _format(args)
     target = None if to_stdout else Path(args.output) if args.output else default_output(Path(args.photo))
     if target and args.format and not args.output:
         target = target.with_suffix("." + args.format.lower().removeprefix("."))
     comparison = target.with_name(f"{target.stem}-compare.jpg") if target and args.compare else None
     for path in filter(None, (target, comparison)):
         imageio.check_output(path, inputs, overwrite=args.overwrite)
-    chosen = (args.format or (target and imageio.format_from_path(target)) or "") or None
-    if target and args.output and not args.format and not chosen:
-        raise OutputError(f"{target}: unknown file ending; use .jpg, .png, .webp, .tiff or .bmp, or give --format")
 
     limits = {"max_pixels": args.max_pixels} if args.max_pixels else {}
     photo = imageio.read_photo(
         sys.stdin.buffer.read() if from_stdin else args.photo,
         frame=args.frame, drop_metadata=args.drop_metadata, **limits,
     )  # fmt: skip
-    mask = sys.stdin.buffer.read() if args.mask == "-" else args.mask
+    mask, told = imageio.read_mask(sys.stdin.buffer.read() if args.mask == "-" else args.mask, **limits)
     if args.runtime == "torch":
         tune_allocator()
     with _waiting(args.quiet or args.json):
@@ -107,14 +111,17 @@ def run(args: argparse.Namespace) -> int:
             invert_mask=args.invert_mask,
             raw=args.raw,
         )
-    data = imageio.encode_photo(removal.after, format=chosen, quality=args.quality)
-    warnings = [*removal.warnings, *imageio.encoding_losses(removal.after, chosen)]
+    data = imageio.file_of(removal.after, format=chosen, quality=args.quality)
+    warnings = [*told, *removal.warnings, *imageio.encoding_losses(removal.after, chosen)]
     if not args.quiet and not args.json:
         for line in warnings:
             print(f"warning: {line}", file=sys.stderr)
     if target is None:
-        sys.stdout.buffer.write(data)
-        sys.stdout.buffer.flush()
+        try:
+            sys.stdout.buffer.write(data)
+            sys.stdout.buffer.flush()
+        except OSError as error:
+            raise OutputError(f"standard output: the picture was lost ({error.strerror}); give -o FILE") from error
         return 0
     imageio.write_atomically(target, data, overwrite=args.overwrite)
     if comparison:
@@ -132,6 +139,20 @@ def run(args: argparse.Namespace) -> int:
         if comparison:
             print(imageio.shown(comparison))
     return 0
+
+
+def _format(args: argparse.Namespace) -> str | None:
+    """The format that the options ask for; None leaves it to the photo."""
+    from shadowmaskformer import imageio
+    from shadowmaskformer.errors import ConfigError, OutputError
+
+    named = None if args.output in (None, "-") else str(args.output)
+    wanted = args.format or (named and Path(named).suffix)
+    try:
+        return None if wanted is None else imageio.format_from_name(wanted)
+    except OutputError as error:
+        where = "--format" if args.format or named is None else imageio.shown(named)
+        raise ConfigError(f"{where}: {error}") from error
 
 
 class _waiting:  # noqa: N801  used as a statement: `with _waiting(quiet):`

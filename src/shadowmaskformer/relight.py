@@ -25,6 +25,8 @@ import numpy as np
 from shadowmaskformer.correction import Correction
 from shadowmaskformer.errors import ArrayError
 
+RULE = 2
+"""Counts up when `relight` answers otherwise: networks that start from its picture are trained on one rule."""
 FALLBACK_GAIN = 2.5
 """The paper's w1: what a shadow is taken to cost where the picture does not tell."""
 

@@ -9,6 +9,11 @@ from data.drawn import save, scene, write_srd
 from shadowmaskformer.cli import main
 
 
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
 def test_check_says_what_it_recognised(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_srd(tmp_path, train=6, test=5)
     assert main(["data", "check", str(tmp_path)]) == 0
@@ -16,13 +21,14 @@ def test_check_says_what_it_recognised(tmp_path: Path, capsys: pytest.CaptureFix
     assert ": srd" in out
     assert "train: 6 pairs, no masks (derived when needed), 3 different clean pictures" in out
     assert "3 of 5 test pictures share their scene with train" in out
+    assert (tmp_path / f"{tmp_path.name}-sheet.jpg").exists()
 
 
 def test_check_names_unfit_files_and_exits_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_srd(tmp_path)
     (tmp_path / "train" / "shadow" / "IMG_0.png").write_bytes(b"x")
     assert main(["data", "check", str(tmp_path)]) == 1
-    assert "train/IMG_0.png: not a picture" in capsys.readouterr().out
+    assert "train/shadow/IMG_0.png: not a picture" in capsys.readouterr().out
 
 
 def test_check_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -117,3 +117,13 @@ def test_the_figures_of_srd(shared: Path) -> None:
     }
     assert report.overlaps[0].same_picture == 358
     assert report.faults == ()
+
+
+def test_masks_that_mark_nothing_are_worth_a_look(tmp_path: Path) -> None:
+    for name, mask in (("a", box_mask()), ("b", np.zeros_like(box_mask())), ("c", box_mask() // 255)):
+        save(shade(scene(0), box_mask()), tmp_path / "train" / "shadow" / f"{name}.png")
+        save(scene(0), tmp_path / "train" / "clean" / f"{name}.png")
+        save(mask, tmp_path / "train" / "mask" / f"{name}.png")
+    report = check(open_dataset(tmp_path))
+    assert not report.faults
+    assert [(note.file.name, note.what) for note in report.notes] == [("b.png", "marks no shadow")]

@@ -75,6 +75,40 @@ def test_srd_as_letters(tmp_path: Path) -> None:
     assert open_dataset(tmp_path).layout == "srd"
 
 
+@pytest.mark.parametrize(
+    "roles",
+    [("shadow_train", "mask_train", "gt_train"), ("X_shadow_train", "SRD_mask_train", "X_non_shadow_train"),
+     ("train_images", "train_mask", "train_shadowless"), ("train_A", "train_B", "train_C_fixed_ours"),
+     ("a/b/c/train_A", "a/b/c/train_B", "a/b/c/train_C")],
+)  # fmt: skip
+def test_other_spellings(tmp_path: Path, roles: tuple[str, str, str]) -> None:
+    write_triple(tmp_path, roles, ["x", "y"])
+    dataset = open_dataset(tmp_path)
+    assert [triplet.mask is not None for triplet in dataset.split("train")] == [True, True]
+    assert not dataset.problems
+
+
+def test_a_split_without_its_clean_pictures_is_a_problem(tmp_path: Path) -> None:
+    write_triple(tmp_path, ("train_A", "train_B", "train_C"), ["x"])
+    save(box_mask(), tmp_path / "test_A" / "x.png")
+    dataset = open_dataset(tmp_path)
+    assert [(p.split, p.kind) for p in dataset.problems] == [("test", "unpaired")]
+    assert len(dataset.split("train")) == 1
+
+
+def test_masks_without_a_pair_are_listed(tmp_path: Path) -> None:
+    write_triple(tmp_path, ("train_A", "train_B", "train_C"), ["x"])
+    save(box_mask(), tmp_path / "train_B" / "y.png")
+    assert [(p.file.name, p.kind) for p in open_dataset(tmp_path).problems] == [("y.png", "stray")]
+    assert len(open_dataset(tmp_path).split("train")) == 1
+
+
+def test_a_list_of_files_that_are_elsewhere_does_not_hide_the_folders(tmp_path: Path) -> None:
+    write_triple(tmp_path, ("train_A", "train_B", "train_C"), ["x"])
+    (tmp_path / "train.txt").write_text("else/a.png|else/b.png|else/c.png\n")
+    assert len(open_dataset(tmp_path).split("train")) == 1
+
+
 def test_release_layout(tmp_path: Path) -> None:
     for split in ("train", "valid", "test"):
         write_triple(tmp_path / split, ("cond", "mask", "gt"), ["a", "b"])

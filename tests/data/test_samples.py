@@ -5,10 +5,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from data.drawn import box_mask, save, scene, write_srd
 from shadowmaskformer.data import Augment, Cache, Samples, Triplet, build_cache, derive_mask, open_dataset
 from shadowmaskformer.data import samples as module
+from shadowmaskformer.data.pictures import read_mask
 from shadowmaskformer.errors import DatasetError
 
 STRONG = Augment(crop=0.7, flip=0.5, rot90=0.5, exposure=0.4, white_balance=0.2, mask_jitter=0.8, synthetic=0.3)
@@ -155,3 +157,33 @@ def test_one_corrupt_among_thousands_is_skipped_and_listed(tmp_path: Path, monke
 def test_no_pictures() -> None:
     with pytest.raises(DatasetError, match="no pictures to train on"):
         build_cache([], Path("nowhere"))
+
+
+@pytest.mark.parametrize("damage", ["cut pictures", "no pictures", "cut index"])
+def test_a_damaged_cache_is_made_again(tmp_path: Path, damage: str) -> None:
+    triplets = open_dataset(write_srd(tmp_path / "data")).split("train")
+    whole = build_cache(triplets, tmp_path / "cache").pictures(0)[0].copy()
+    file = tmp_path / "cache" / ("index.json" if "index" in damage else "pictures.bin")
+    if damage == "no pictures":
+        file.unlink()
+    else:
+        file.write_bytes(file.read_bytes()[:100])
+    np.testing.assert_array_equal(build_cache(triplets, tmp_path / "cache").pictures(0)[0], whole)
+
+
+@pytest.mark.parametrize("kind", ["zeros and ones", "dark red palette", "transparency", "16 bits"])
+def test_masks_of_every_kind_are_read(tmp_path: Path, kind: str) -> None:
+    mask = box_mask()
+    image = Image.fromarray(mask)
+    if kind == "zeros and ones":
+        image = Image.fromarray(mask // 255)
+    elif kind == "dark red palette":
+        image = Image.fromarray(mask // 255, "P")
+        image.putpalette([0, 0, 0, 128, 0, 0])
+    elif kind == "transparency":
+        image = Image.new("RGBA", image.size, (0, 0, 0, 0))
+        image.putalpha(Image.fromarray(mask))
+    elif kind == "16 bits":
+        image = Image.fromarray(mask.astype(np.uint16) * 257)
+    image.save(tmp_path / "mask.png")
+    np.testing.assert_array_equal(read_mask(tmp_path / "mask.png"), mask)

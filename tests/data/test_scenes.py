@@ -54,10 +54,26 @@ def test_scenes_by_name_where_names_tell(tmp_path: Path) -> None:
     assert scene_groups([Triplet(f"{s}-1", path, path, None, s) for s in ("7", "8", "7")]) == (0, 1, 0)
 
 
-def test_one_scene_cannot_be_split(tmp_path: Path) -> None:
-    path = save(scene(0), tmp_path / "a.png")
-    with pytest.raises(DatasetError, match="1 scene"):
-        validation_split([Triplet("a", path, path), Triplet("b", path, path)], share=0.5)
+def test_pictures_of_one_scene_are_split_by_clean_picture_or_by_picture(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    paths = [save(scene(number), tmp_path / f"{number}.png") for number in range(2)]
+    for cleans, unit in ((paths, "clean picture"), (paths[:1] * 2, "picture")):
+        triplets = [Triplet(f"1-{number}", paths[0], clean, scene="1") for number, clean in enumerate(cleans)]
+        split = validation_split(triplets, share=0.95)
+        assert (len(split.train), len(split.unseen)) == (1, 1)
+        assert f"split off by {unit}" in caplog.messages[-1]
+    with pytest.raises(DatasetError, match="1 pairs"):
+        validation_split(triplets[:1], share=0.5)
+
+
+def test_something_is_always_left_to_train_on(tmp_path: Path) -> None:
+    triplets = [
+        Triplet(str(number), path, path)
+        for number in range(4)
+        for path in [save(scene(number, 96, 128), tmp_path / f"{number}.png")]
+    ]
+    assert validation_split(triplets, share=0.95).train
 
 
 @pytest.mark.parametrize("change", ["as it is", "reduced", "recompressed"])

@@ -34,6 +34,29 @@ def test_masks_are_written_where_readers_find_them(tmp_path: Path) -> None:
     np.testing.assert_array_equal(np.asarray(Image.open(triplet.mask)) / 255, derive_mask(*pair))
 
 
+@pytest.mark.parametrize(
+    ("shadow", "clean"),
+    [("{}/shadow", "{}/shadow_free"), ("{}A", "{}C"), ("{}_a", "{}_c"), ("{}_shadow", "{}_shadow_free"),
+     ("shadow/{}", "clean/{}"), ("shadow_{}", "gt_{}")],
+)  # fmt: skip
+def test_masks_of_every_layout_are_found_again(tmp_path: Path, shadow: str, clean: str) -> None:
+    for split in ("train", "test"):
+        for number in range(2):
+            save(shade(scene(number), box_mask()), tmp_path / shadow.format(split) / f"{number}.png")
+            save(scene(number), tmp_path / clean.format(split) / f"{number}.png")
+    assert write_masks(open_dataset(tmp_path)).written == 4
+    again = open_dataset(tmp_path)
+    assert again.splits == ("train", "test")
+    assert all(t.mask is not None for split in again.splits for t in again.split(split))
+
+
+def test_missing_masks_join_those_that_are_there(tmp_path: Path) -> None:
+    write_srd(tmp_path)
+    save(box_mask(), tmp_path / "SRD_testmask" / "IMG_0.jpg")
+    assert write_masks(open_dataset(tmp_path)).written == 8
+    assert all(triplet.mask is not None for triplet in open_dataset(tmp_path).split("test"))
+
+
 def test_masks_elsewhere_leave_the_data_set_alone(tmp_path: Path) -> None:
     folder = write_srd(tmp_path / "data")
     before = sorted(folder.rglob("*"))
@@ -81,6 +104,25 @@ def test_adjusted_istd_is_a_data_set_of_its_own(tmp_path: Path) -> None:
     lit = box_mask() == 0
     assert np.abs((shadow - clean)[lit]).mean() < 1
     np.testing.assert_allclose(clean, scene(2), atol=2)
+
+
+def test_pairs_that_need_no_adjusting_are_adjusted_all_the_same(tmp_path: Path) -> None:
+    for number in range(2):
+        save(shade(scene(number), box_mask()), tmp_path / "in" / "train_A" / f"{number}.png")
+        save(scene(number), tmp_path / "in" / "train_C" / f"{number}.png")
+    assert write_adjusted(open_dataset(tmp_path / "in"), tmp_path / "out").written == 2
+    assert open_dataset(tmp_path / "out").layout == "istd+"
+
+
+def test_photographs_in_folders_are_drawn_on_upright(tmp_path: Path) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    (tmp_path / "photos" / "rome").mkdir(parents=True)
+    Image.fromarray(scene(0)).save(tmp_path / "photos" / "rome" / "a.jpg", exif=exif)
+    assert write_synthetic(tmp_path / "photos", tmp_path / "photos" / "out", per_photo=1).written == 1
+    drawn = Image.open(tmp_path / "photos" / "out" / "train" / "gt" / "rome-a-1.png")
+    assert drawn.size == (48, 64)
+    assert write_synthetic(tmp_path / "photos", tmp_path / "photos" / "out", per_photo=1).already_there == 1
 
 
 def test_adjusting_twice_is_refused(tmp_path: Path) -> None:

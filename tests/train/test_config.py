@@ -6,7 +6,7 @@ import pytest
 
 from shadowmaskformer.errors import ConfigError
 from shadowmaskformer.train import TrainConfig, load_recipe
-from shadowmaskformer.train.config import RECIPES
+from shadowmaskformer.train.config import RECIPES, without_effect
 
 
 def test_the_paper_recipe_is_the_paper() -> None:
@@ -47,7 +47,7 @@ def test_every_key_can_be_overridden(text: str, key: str, value: object) -> None
     ("text", "message"),
     [
         ("lerning_rate=1", "unknown key 'lerning_rate'"),
-        ("learning_rate=fast", "learning_rate in .* is 'fast'"),
+        ("learning_rate=fast", 'learning_rate in .* is "fast"'),
         ("zero_head=1", "zero_head"),
         ("seed=true", "seed"),
         ("seed", "no value"),
@@ -59,8 +59,8 @@ def test_every_key_can_be_overridden(text: str, key: str, value: object) -> None
         ("validations=0", "no weights would be kept"),
         ("validation_pictures=0", "at least 1"),
         ("seed=-1", "seed 0"),
-        ('batches=["4"]', "batches .* holds '4'"),
-        ("losses.l1=high", "losses .* holds 'high'"),
+        ('batches=["4"]', 'batches .* holds "4"'),
+        ("losses.l1=high", 'losses .* holds "high"'),
         ("sizes.0=32", "sizes is no table"),
         ("seed.x=1", "seed is no table"),
     ],
@@ -79,3 +79,25 @@ def test_a_recipe_file_is_read_and_a_missing_one_named(tmp_path: Path) -> None:
     path.write_text("variant = \n")
     with pytest.raises(ConfigError, match="not TOML"):
         load_recipe(str(path))
+
+
+@pytest.mark.parametrize(
+    "override",
+    ["beta2=1.5", "weight_decay=-1.0", "clip_norm=-1.0", "batches=[2.0]", "sizes=[32.5]", "depths=[1.5, 1, 1, 1, 1]"],
+)
+def test_values_that_make_no_sense_are_refused(override: str) -> None:
+    with pytest.raises(ConfigError):
+        load_recipe("paper", [override])
+
+
+def test_messages_show_values_as_recipes_write_them() -> None:
+    with pytest.raises(ConfigError, match=r"is 256; expected a value such as \[256\]"):
+        load_recipe("paper", ["sizes=256"])
+    with pytest.raises(ConfigError, match='is "True"; expected a value such as true'):
+        load_recipe("paper", ["attention_conv=True"])
+
+
+def test_keys_without_effect_are_named() -> None:
+    cpu, paper = load_recipe("cpu"), load_recipe("paper", ["steps=5"])
+    assert len(without_effect(cpu, ["steps", "epochs", "w1", "seed"], 1.0)) == 3
+    assert len(without_effect(paper, ["steps", "epochs", "w1"], None)) == 1

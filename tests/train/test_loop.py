@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from shadowmaskformer import train, weights  # noqa: E402
 from shadowmaskformer.errors import ConfigError, OutputError, TrainingError  # noqa: E402
 from shadowmaskformer.train import learner, startup, validation  # noqa: E402
 from shadowmaskformer.train.journal import read_log  # noqa: E402
+from shadowmaskformer.train.processes import Processes  # noqa: E402
 from train.pairs import QUICK, write_pairs  # noqa: E402
 
 
@@ -49,6 +50,13 @@ def whole_run(data: Path, one_thread: None, tmp_path_factory: pytest.TempPathFac
 
 def losses(folder: Path) -> dict[int, float]:
     return {int(line["step"]): line["loss"] for line in read_log(folder) if "loss" in line}
+
+
+def wait_for(event: Callable[[], bool], seconds: float = 90) -> None:
+    until = time.monotonic() + seconds
+    while not event():
+        assert time.monotonic() < until, "it did not happen"
+        time.sleep(0.2)
 
 
 def run_in_process(data: Path, out: Path, *, resume: bool) -> subprocess.Popen[bytes]:
@@ -156,9 +164,6 @@ def test_two_processes_equal_one_with_the_same_batch(data: Path, whole_run: Path
 def test_a_batch_that_processes_cannot_share_is_refused(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from shadowmaskformer.train import startup
-    from shadowmaskformer.train.processes import Processes
-
     with pytest.raises(ConfigError, match="multiples of 3"):
         startup.prepare_folder(
             tmp_path / "run",
@@ -258,9 +263,61 @@ def test_a_step_without_finite_gradient_is_skipped_and_its_batch_kept(
 
 def test_ten_bad_steps_in_a_row_end_the_run(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     poison(monkeypatch, range(2, 99))
-    with pytest.raises(TrainingError, match="10 steps in a row"):
-        train.run(dataclasses.replace(QUICK, steps=30, validations=1), data, tmp_path / "run")
-    assert list((tmp_path / "run" / "checkpoints").iterdir())
+    recipe = dataclasses.replace(QUICK, steps=30, validations=1, checkpoint_every_s=0.0)
+    with pytest.raises(TrainingError, match="last 10 steps"):
+        train.run(recipe, data, tmp_path / "run")
+    kept = sorted(path.name for path in (tmp_path / "run" / "checkpoints").iterdir())
+    assert kept == ["step-000000001.checkpoint", "step-000000002.checkpoint"]
+    assert [line["loss"] for line in read_log(tmp_path / "run") if line["step"] > 2 and "loss" in line] == [None] * 9
+
+
+def test_a_run_that_ends_in_nan_is_an_error(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    poison(monkeypatch, range(5, 99))
+    with pytest.raises(TrainingError, match="last 3 steps"):
+        train.run(QUICK, data, tmp_path / "run")
+
+
+def test_a_folder_is_trained_in_by_one_run_at_a_time(data: Path, whole_run: Path) -> None:
+    processes = Processes(0, 1, torch.device("cpu"))
+    with startup.hold_folder(whole_run, processes), pytest.raises(OutputError, match="another process trains"):
+        train.run(QUICK, data, whole_run, resume=True)
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="no SIGKILL on this system")
+def test_processes_whose_torchrun_was_killed_end_by_themselves(data: Path, tmp_path: Path) -> None:
+    out, script = tmp_path / "run", tmp_path / "script.py"
+    script.write_text(
+        "import dataclasses, sys; sys.path.insert(0, sys.argv[1])\n"
+        "from train.pairs import QUICK\nfrom shadowmaskformer.train import run\n"
+        "run(dataclasses.replace(QUICK, steps=100_000, validations=1), sys.argv[2], sys.argv[3])\n"
+    )
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    arguments = [str(script), str(Path(__file__).parents[1]), str(data), str(out)]
+    parent = subprocess.Popen(command + arguments, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    wait_for(lambda: len(losses(out)) > 1)
+    parent.kill()
+    parent.wait()
+
+    def free() -> bool:
+        try:
+            with startup.hold_folder(out, Processes(0, 1, torch.device("cpu"))):
+                return True
+        except OutputError:
+            return False
+
+    wait_for(free)
+    assert list((out / "checkpoints").iterdir())
+
+
+def test_a_slip_on_resume_does_not_change_the_run(data: Path, whole_run: Path, tmp_path: Path) -> None:
+    shutil.copytree(whole_run, tmp_path / "run")
+    before = (tmp_path / "run" / "run.json").read_text()
+    deeper = dataclasses.replace(QUICK, depths=(2, 1, 1, 1, 1))
+    with pytest.raises(TrainingError, match="another network"):
+        train.run(deeper, data, tmp_path / "run", resume=True, allow_change=["depths"])
+    with pytest.raises(ConfigError, match="leave it out"):
+        train.run(QUICK, data, tmp_path / "run", resume=True, init=whole_run / "best")
+    assert (tmp_path / "run" / "run.json").read_text() == before
 
 
 def test_a_time_budget_anneals_to_its_end(data: Path, tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from collections.abc import Generator
 from typing import Any, TextIO
 
 from shadowmaskformer import errors
+from shadowmaskformer.output import shown
 
 COMMANDS = ("remove", "info", "convert", "export", "benchmark", "data", "train", "evaluate", "reproduce")
 
@@ -71,6 +72,11 @@ def _run(args: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return EXIT_INTERRUPTED
+    except OSError as error:
+        where = shown(str(error.filename)) if error.filename else "a file"
+        lost = errors.OutputError(f"{where}: {error.strerror or error}; mend that and run it again")
+        lost.__cause__ = error
+        return _failed(lost, args.debug, EXIT_NOTHING_DONE)
     except MemoryError:
         return _failed(
             errors.ImageTooLargeError("out of memory; give it a smaller picture"), args.debug, EXIT_NOTHING_DONE

@@ -4,13 +4,13 @@ Recognises ISTD, ISTD+, SRD, the released code's cond/gt/mask folders, lists of 
 (shadow, mask, clean) by themselves, and pairs pictures by name.
 
   check    what was recognised: pairs, sizes, files that are unreadable, unpaired or misaligned, and
-           scenes that train and test share; exit code 1 if files are unfit
+           scenes that train and test share; draws a contact sheet; exit code 1 if files are unfit
   masks    a mask for each pair that has none, derived from the pair
   adjust   ISTD+ from ISTD: truth in the shadow pictures' own exposure
   draw     synthetic shadows on a folder of photographs without any: a data set to train on
 
 examples:
-  shadowmaskformer data check SRD -o sheet.jpg
+  shadowmaskformer data check SRD
   shadowmaskformer data masks SRD -o SRD-masks
   shadowmaskformer data adjust ISTD -o ISTD-plus
   shadowmaskformer data draw holiday-photos -o drawn --per-photo 8
@@ -38,7 +38,13 @@ SHEET_KINDS = {".jpg": "JPEG", ".jpeg": "JPEG", ".png": "PNG"}
 def configure(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     check = actions.add_parser("check", help="what a data set holds and what is wrong with it")
-    check.add_argument("-o", "--output", type=Path, metavar="SHEET", help="also draw a contact sheet (.jpg, .png)")
+    check.add_argument(
+        "-o",
+        "--output",
+        type=Path,
+        metavar="SHEET",
+        help="contact sheet, .jpg or .png (default: NAME-sheet.jpg in this folder, replaced; none with --json)",
+    )
     check.add_argument("--json", action="store_true", help="print the report as JSON, all names in it")
     masks = actions.add_parser("masks", help="derive a mask for each pair that has none")
     masks.add_argument("-o", "--output", type=Path, help="folder to write (default: beside the shadow pictures)")
@@ -61,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
 def _check(folder: Path, sheet: Path | None, args: argparse.Namespace) -> int:
     from shadowmaskformer.data import open_dataset
     from shadowmaskformer.data.check import check
-    from shadowmaskformer.errors import ConfigError
+    from shadowmaskformer.errors import ConfigError, OutputError
     from shadowmaskformer.output import check_output
 
     if sheet is not None:
@@ -73,6 +79,11 @@ def _check(folder: Path, sheet: Path | None, args: argparse.Namespace) -> int:
     print(json.dumps(report.as_json(), indent=2) if args.json else _text(report))
     if sheet is not None:
         _save_sheet(dataset, sheet, args.overwrite)
+    elif not args.json:
+        try:
+            _save_sheet(dataset, Path(f"{folder.resolve().stem}-sheet.jpg"), overwrite=True)
+        except OutputError as error:
+            print(f"warning: no contact sheet: {error}", file=sys.stderr)
     return 1 if report.faults else 0
 
 
@@ -139,7 +150,7 @@ def _text(report: Report) -> str:
     for title, problems in (("unfit", report.faults), ("worth a look", report.notes)):
         if problems:
             lines.append(f"  {title}: {len(problems):,}")
-        lines += [f"    {p.split}/{_printable(p.file.name)}: {p.what}" for p in problems[:LISTED]]
+        lines += [f"    {_within(report.folder, p.file)}: {p.what}" for p in problems[:LISTED]]
         if len(problems) > LISTED:
             lines.append(f"    and {len(problems) - LISTED:,} more: --json lists all")
     if not report.faults:
@@ -147,10 +158,10 @@ def _text(report: Report) -> str:
     return "\n".join(lines)
 
 
-def _printable(name: str) -> str:
+def _within(folder: str, file: Path) -> str:
     from shadowmaskformer.output import shown
 
-    return shown(name)
+    return shown(file.relative_to(folder) if file.is_relative_to(folder) else file)
 
 
 def _progress(what: str) -> Callable[[int, int], None] | None:

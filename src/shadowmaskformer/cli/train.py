@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
     from tqdm.contrib.logging import logging_redirect_tqdm
 
     from shadowmaskformer import train
-    from shadowmaskformer.train.config import TrainConfig, load_recipe, override
+    from shadowmaskformer.train.config import TrainConfig, load_recipe, override, without_effect
 
     train_run = train.run  # says so at once if PyTorch is missing
     from shadowmaskformer.train.journal import read_description
@@ -84,6 +84,8 @@ def run(args: argparse.Namespace) -> int:
         )
     else:
         config = load_recipe(args.recipe or "cpu", args.set)
+    for line in without_effect(config, [text.partition("=")[0].strip() for text in args.set], hours):
+        print(f"warning: {line}", file=sys.stderr)
     if data is None:
         raise ConfigError("--data is missing; name the data set's folder")
     if not args.system_allocator:

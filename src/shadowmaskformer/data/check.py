@@ -24,7 +24,7 @@ ALIGN_SIDE = 128
 """Side of the square pictures that are laid over each other; a shift is seen from about 1 % of the picture."""
 SHIFT = 0.01
 """Shift of a pair, as a share of its width or height, from which it counts as misaligned."""
-NOTES: frozenset[ProblemKind] = frozenset(("maskless", "misaligned"))
+NOTES: frozenset[ProblemKind] = frozenset(("maskless", "stray", "blank", "misaligned"))
 """Kinds of problem that do not make a file unfit for training."""
 CELL = 160
 """Width of a picture on the contact sheet, in pixels."""
@@ -128,7 +128,12 @@ def _inspect(triplet: Triplet) -> tuple[tuple[int, int] | None, list[_Finding]]:
             continue
         try:
             sizes[path] = size_of(path)
-            grays[path] = gray_draft(path, ALIGN_SIDE)
+            if path != triplet.mask:
+                grays[path] = gray_draft(path, ALIGN_SIDE)
+            elif not (marked := read_mask(path) > 127).any():
+                findings.append((path, "blank", "marks no shadow"))
+            elif marked.all():
+                findings.append((path, "blank", "marks the whole picture"))
         except ImageReadError as error:
             findings.append((path, "unreadable", str(error).removeprefix(f"{path}: ")))
     if triplet.shadow not in grays or triplet.clean not in grays:

@@ -39,10 +39,12 @@ WHOLE = "all"
 ROLES: dict[str, tuple[str, int]] = {
     "a": ("shadow", 0), "shadow": ("shadow", 0), "shadows": ("shadow", 0), "cond": ("shadow", 0),
     "input": ("shadow", 0), "inputs": ("shadow", 0), "shadow_image": ("shadow", 0),
-    "shadow_images": ("shadow", 0),
+    "shadow_images": ("shadow", 0), "shadow_img": ("shadow", 0), "image": ("shadow", 0), "images": ("shadow", 0),
     "b": ("mask", 0), "mask": ("mask", 0), "masks": ("mask", 0), "shadow_mask": ("mask", 0),
     "shadow_masks": ("mask", 0),
-    "c": ("clean", 0), "c_fixed": ("clean", 1), "c_fixed_official": ("clean", 2), "gt": ("clean", 0),
+    "c": ("clean", 0), "c_fixed": ("clean", 1), "c_fixed_official": ("clean", 2),
+    "c_fixed_ours": ("clean", 1), "non_shadow": ("clean", 0), "nonshadow": ("clean", 0), "shadowless": ("clean", 0),
+    "gt": ("clean", 0),
     "clean": ("clean", 0), "shadow_free": ("clean", 0), "shadowfree": ("clean", 0), "free": ("clean", 0),
     "no_shadow": ("clean", 0), "noshadow": ("clean", 0), "target": ("clean", 0), "targets": ("clean", 0),
     "ground_truth": ("clean", 0), "groundtruth": ("clean", 0), "truth": ("clean", 0),
@@ -53,7 +55,7 @@ NAME_SUFFIXES = {
     "mask": ("_shadow_mask", "_mask", "_shadow"),
     "clean": ("_no_shadow", "_shadow_free", "_shadowfree", "_free", "_clean", "_gt"),
 }
-_FOLDER = re.compile(rf"(?:.*[_ -])?({'|'.join(sorted(SPLITS, key=len, reverse=True))})[_ -]?(.*)", re.IGNORECASE)
+_FOLDER = re.compile(rf"(?:(.*)[_ -])?({'|'.join(sorted(SPLITS, key=len, reverse=True))})[_ -]?(.*)", re.IGNORECASE)
 _ISTD_NAME = re.compile(r"(\d+)-\d+")
 
 
@@ -69,7 +71,7 @@ class Triplet:
     """The place, where names tell it (ISTD's `scene-n`); None: only the clean picture itself can tell."""
 
 
-ProblemKind = Literal["unpaired", "double", "maskless", "unreadable", "size", "misaligned"]
+ProblemKind = Literal["unpaired", "double", "maskless", "stray", "blank", "unreadable", "size", "misaligned"]
 
 
 @dataclass(frozen=True)
@@ -114,7 +116,7 @@ class Dataset:
             raise DatasetError(
                 f"{self.folder}, split {name}: {len(unpaired)} pictures have no partner, "
                 f"{len(self._triplets[name])} have one ({first_ten(str(p.file.name) for p in unpaired)}); "
-                "`shadowmaskformer data check` lists them all"
+                "take them out; `shadowmaskformer data check` lists them all"
             )
         return self._triplets[name]
 
@@ -145,14 +147,22 @@ def open_dataset(folder: str | os.PathLike[str]) -> Dataset:
     if root.is_file() and not _is_list(root):
         raise DatasetError(f"{root} is no list with lines input|mask|gt; name a folder, and unpack an archive first")
     lists = [root] if root.is_file() else sorted(p for p in root.glob("*.txt") if _is_list(p))
+    found = {} if root.is_file() else _role_folders(root)
     if lists:
-        return _open_lists(root, lists)
-    found = _role_folders(root)
+        try:
+            return _open_lists(root, lists)
+        except DatasetError:
+            # Lists travel with code whose folders lie elsewhere; the folders beside them speak for themselves.
+            if not any({"shadow", "clean"} <= roles.keys() for roles in found.values()):
+                raise
     triplets: dict[str, tuple[Triplet, ...]] = {}
     problems: list[Problem] = []
     for split, roles in found.items():
         if "shadow" in roles and "clean" in roles:
             triplets[split] = _pair(split, roles, problems)
+        elif lone := roles.get("shadow") or roles.get("clean"):
+            missing = "clean" if "shadow" in roles else "shadow"
+            problems.append(Problem(split, lone, "unpaired", f"split {split} has no folder of {missing} pictures"))
     if not triplets:
         listed = first_ten(f"{p.relative_to(root)}/" for roles in found.values() for p in roles.values())
         raise DatasetError(
@@ -181,18 +191,23 @@ def read_folder_name(name: str) -> tuple[str | None, str | None, int]:
     (('train', 'clean', 2), ('test', 'mask', 0))
     >>> read_folder_name("shadow_free"), read_folder_name("Train"), read_folder_name("holiday")
     ((None, 'clean', 0), ('train', None, 0), (None, None, 0))
+    >>> read_folder_name("SRD_mask_test")
+    ('test', 'mask', 0)
     """
     role, rank = ROLES.get(_plain(name), (None, 0))
     if role:
         return None, role, rank
     match = _FOLDER.fullmatch(name)
-    if match:
-        split, rest = SPLITS[match[1].lower()], _plain(match[2])
-        if not rest:
-            return split, None, 0
-        if rest in ROLES:
-            return split, *ROLES[rest]
-    return None, None, 0
+    if match is None:
+        return None, None, 0
+    before, split, after = _plain(match[1] or ""), SPLITS[match[2].lower()], _plain(match[3])
+    if after:
+        return (split, *ROLES[after]) if after in ROLES else (None, None, 0)
+    # The role may stand first, behind the data set's name: as many words as make one.
+    words = before.split("_")
+    roles = (("_".join(words[first:]), first) for first in range(len(words)))
+    word = next((word for word, first in roles if word in ROLES and (first == 0 or len(word) > 1)), None)
+    return (split, *ROLES[word]) if word else (split, None, 0)
 
 
 def _plain(name: str) -> str:
@@ -228,8 +243,8 @@ def _role_folders(root: Path) -> dict[str, dict[str, Path]]:
 def _folders(folder: Path, parts: tuple[str, ...]) -> Iterator[tuple[Path, tuple[str, ...]]]:
     if parts:
         yield folder, parts
-    # Three levels hold every layout in use; a loop of links ends there too.
-    if len(parts) < 3:
+    # Three levels hold every layout in use, a fourth what an archive wraps around it; a loop of links ends there too.
+    if len(parts) < 4:
         for child in sorted(folder.iterdir() if folder.is_dir() else ()):
             if child.is_dir() and not child.name.startswith("."):
                 yield from _folders(child, (*parts, child.name))
@@ -256,6 +271,7 @@ def _pair(split: str, roles: dict[str, Path], problems: list[Problem]) -> tuple[
             for k, p in shadows.items()
             if k in cleans and k not in masks
         ]
+        problems += [Problem(split, p, "stray", "no pair of that name") for k, p in masks.items() if k not in shadows]
     return tuple(
         Triplet(key, shadows[key], cleans[key], masks.get(key), _scene(key)) for key in sorted(shadows) if key in cleans
     )
@@ -291,10 +307,11 @@ def _layout_name(found: dict[str, dict[str, Path]], triplets: dict[str, tuple[Tr
     split = next(s for s, members in triplets.items() if members)
     shadow, clean = (_role_word(found[split][role]) for role in ("shadow", "clean"))
     if shadow == "a":
-        if all(t.scene is None for t in triplets[split]):
-            return "srd"
         if clean.startswith("c_fixed"):
             return "istd+"
+        if all(t.scene is None for t in triplets[split]):
+            compressed = all(t.shadow.suffix.lower() in (".jpg", ".jpeg") for t in triplets[split])
+            return "srd" if compressed else "folders"
         from shadowmaskformer.data.adjust import looks_adjusted
 
         return "istd+" if looks_adjusted(triplets[split]) else "istd"
@@ -307,7 +324,7 @@ def _layout_name(found: dict[str, dict[str, Path]], triplets: dict[str, tuple[Tr
 def _role_word(folder: Path) -> str:
     match = _FOLDER.fullmatch(folder.name)
     plain = _plain(folder.name)
-    return plain if plain in ROLES or match is None else _plain(match[2])
+    return plain if plain in ROLES or match is None else _plain(match[3])
 
 
 def _is_list(path: Path) -> bool:

@@ -28,6 +28,7 @@ from shadowmaskformer.data.pictures import read_mask, read_rgb, resize, size_of
 from shadowmaskformer.data.scenes import content_key, fingerprint
 from shadowmaskformer.data.synthetic import draw as draw_shadow
 from shadowmaskformer.errors import DatasetError, ImageReadError, OutputError
+from shadowmaskformer.output import write_atomically
 from shadowmaskformer.photo import from_float, to_float
 
 PICTURES, INDEX = "pictures.bin", "index.json"
@@ -115,15 +116,14 @@ def build_cache(
     if not triplets:
         raise DatasetError("no pictures to train on; check the split's name and the data set's folder")
     key = f"2:{side}:{fingerprint(triplets)}"
-    index = folder / INDEX
-    if index.is_file() and json.loads(index.read_text(encoding="utf-8"))["key"] == key:
+    if _is_whole(folder, key):
         return Cache(folder)
     partial = folder.with_name(f"{folder.name}.partial-{os.getpid()}")
     try:
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(parents=True)
         _write_cache(triplets, partial, side, key, progress)
-        if index.is_file():
+        if (folder / INDEX).is_file():
             shutil.rmtree(folder)
         partial.replace(folder)
     except OSError as error:
@@ -133,6 +133,15 @@ def build_cache(
     finally:
         shutil.rmtree(partial, ignore_errors=True)
     return Cache(folder)
+
+
+def _is_whole(folder: Path, key: str) -> bool:
+    """Whether the cache for `key` lies in `folder` undamaged."""
+    try:
+        index = json.loads((folder / INDEX).read_text(encoding="utf-8"))
+        return index["key"] == key and (folder / PICTURES).stat().st_size == index["bytes"]
+    except (OSError, ValueError, LookupError, TypeError):
+        return False
 
 
 def _write_cache(
@@ -159,6 +168,10 @@ def _write_cache(
                 entries.append(Entry(triplet.name, height, width, offset, mask_offset, cleans[clean_key]))
             if progress is not None:
                 progress(done, len(triplets))
+        # On the disk before the index is, or a power cut could leave an index of pictures that are not there.
+        file.flush()
+        os.fsync(file.fileno())
+        size = file.tell()
     if unequal:
         raise DatasetError(
             f"{len(unequal)} of {len(triplets)} pairs differ in size ({first_ten(unequal)}); "
@@ -169,8 +182,8 @@ def _write_cache(
             f"{len(skipped)} of {len(triplets)} pictures cannot be read ({first_ten(skipped)}); "
             "copy them again or take them out"
         )
-    text = json.dumps({"key": key, "skipped": skipped, "entries": [asdict(entry) for entry in entries]})
-    (folder / INDEX).write_text(text, encoding="utf-8")
+    about = {"key": key, "bytes": size, "skipped": skipped, "entries": [asdict(entry) for entry in entries]}
+    write_atomically(folder / INDEX, json.dumps(about).encode())
 
 
 _Decoded = tuple[NDArray[np.uint8], NDArray[np.uint8], NDArray[np.uint8], str]

@@ -8,6 +8,7 @@ apart, and beside them some pictures of seen scenes, to tell what a network has 
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -20,6 +21,8 @@ from shadowmaskformer.data import derive
 from shadowmaskformer.data.layouts import Triplet
 from shadowmaskformer.data.pictures import gray_thumbnail
 from shadowmaskformer.errors import DatasetError, ImageReadError
+
+logger = logging.getLogger(__name__)
 
 SIDE = 32
 SAME_PICTURE = 0.45
@@ -144,20 +147,18 @@ def validation_split(
     Returns:
         At most as many pictures as asked for; of unseen scenes at least one.
     """
+    if len(triplets) < 2:
+        raise DatasetError(f"{len(triplets)} pairs cannot be split into training and validation; add some")
     wanted = max(1, round(share * len(triplets)))
-    scenes = scene_groups(triplets)
-    sizes = np.bincount(scenes) if scenes else np.zeros(0, np.int64)
-    if len(sizes) < 2:
-        raise DatasetError(
-            f"{len(triplets)} pictures of {len(sizes)} scene cannot be split by scene; add pictures of other scenes"
-        )
+    scenes = _at_least_two(scene_groups(triplets), triplets)
+    sizes = np.bincount(scenes)
     order = np.random.default_rng(seed).permutation(len(sizes))
     # A scene with very many pictures would be most of the validation: it serves better in train.
     most = max(wanted // 8, -(-len(triplets) // len(sizes)))
     chosen: set[int] = set()
     taken = 0
     for scene in order:
-        if sizes[scene] <= most and taken + sizes[scene] <= wanted:
+        if sizes[scene] <= most and taken + sizes[scene] <= wanted and len(chosen) < len(sizes) - 1:
             chosen.add(int(scene))
             taken += int(sizes[scene])
     if not chosen:
@@ -174,6 +175,17 @@ def validation_split(
         tuple(t for _, t, scene in numbered if scene in chosen),
         tuple(t for picture, t, _ in numbered if picture in spared),
     )
+
+
+def _at_least_two(scenes: tuple[int, ...], triplets: Sequence[Triplet]) -> tuple[int, ...]:
+    """The scenes; where there is only one, each different clean picture, or at last each picture, for a scene."""
+    if len(set(scenes)) > 1:
+        return scenes
+    numbers: dict[str, int] = {}
+    cleans = tuple(numbers.setdefault(content_key(t.clean), len(numbers)) for t in triplets)
+    what = "clean picture" if len(numbers) > 1 else "picture"
+    logger.warning("all %d pictures seem to show one scene: validation is split off by %s", len(triplets), what)
+    return cleans if len(numbers) > 1 else tuple(range(len(triplets)))
 
 
 def unseen_scenes(test: Sequence[Triplet], train: Sequence[Triplet]) -> tuple[bool, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import os
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -17,7 +17,7 @@ from PIL import Image
 
 from shadowmaskformer.data.adjust import adjust_clean
 from shadowmaskformer.data.derive import derive_mask
-from shadowmaskformer.data.layouts import WHOLE, Dataset, Triplet, pictures_in
+from shadowmaskformer.data.layouts import WHOLE, Dataset, Triplet, pictures_in, read_folder_name
 from shadowmaskformer.data.pictures import read_mask, read_rgb, resize
 from shadowmaskformer.data.synthetic import draw
 from shadowmaskformer.errors import DatasetError, ImageReadError, OutputError
@@ -58,12 +58,14 @@ def write_masks(
         shadow, clean = _pair(triplet)
         return from_float(derive_mask(shadow, clean))
 
-    work = [
-        _Job((_mask_folder(triplet, split, out) / f"{triplet.name}.png",), partial(_one, make, triplet))
-        for split in dataset.splits
-        for triplet in dataset.split(split, allow_unpaired=True)
-        if triplet.mask is None
-    ]
+    work: list[_Job] = []
+    for split in dataset.splits:
+        triplets = dataset.split(split, allow_unpaired=True)
+        work += [
+            _Job((_mask_folder(triplets, split, out) / f"{triplet.name}.png",), partial(_one, make, triplet))
+            for triplet in triplets
+            if triplet.mask is None
+        ]
     return _write_all(work, overwrite, progress)
 
 
@@ -79,7 +81,8 @@ def write_adjusted(
         overwrite: replace pictures that are there.
         progress: called with (done, all).
     """
-    if dataset.layout == "istd+":
+    members = {split: dataset.split(split, allow_unpaired=True) for split in dataset.splits}
+    if any("c_fixed" in triplet.clean.parent.name.lower() for split in members.values() for triplet in split[:1]):
         raise DatasetError(f"{dataset.folder} is adjusted already; give the folder of ISTD as it was published")
 
     def make(triplet: Triplet) -> NDArray[np.uint8]:
@@ -90,10 +93,10 @@ def write_adjusted(
         return from_float(adjust_clean(shadow, clean, mask))
 
     work: list[_Job] = []
-    for split in dataset.splits:
+    for split, triplets in members.items():
         name = "train" if split == WHOLE else split
         shadows, masks, cleans = (out / name / f"{name}_{role}" for role in ("A", "B", "C_fixed"))
-        for triplet in dataset.split(split, allow_unpaired=True):
+        for triplet in triplets:
             _link(triplet.shadow, shadows / f"{triplet.name}{triplet.shadow.suffix}")
             if triplet.mask is not None:
                 _link(triplet.mask, masks / f"{triplet.name}{triplet.mask.suffix}")
@@ -123,15 +126,18 @@ def write_synthetic(
     if not photos.is_dir():
         raise DatasetError(f"{photos} is not a folder; name one that holds photographs")
     found: dict[str, Path] = {}
-    for path in pictures_in(photos):
-        if path.stem in found:
-            raise DatasetError(f"{found[path.stem].name} and {path.name} would get the same names; rename one")
-        found[path.stem] = path
+    inner = sorted(path for path in photos.rglob("*") if path.is_dir() and not path.is_relative_to(out))
+    for folder in (photos, *inner):
+        for path in pictures_in(folder):
+            name = "-".join(path.relative_to(photos).with_suffix("").parts)
+            if name in found:
+                raise DatasetError(f"{found[name].name} and {path.name} would get the same names; rename one")
+            found[name] = path
     if not found:
         raise DatasetError(f"{photos} holds no pictures; name a folder of photographs without shadows")
 
     def make(path: Path, number: int) -> tuple[NDArray[np.uint8], ...]:
-        photo = read_rgb(path)
+        photo = read_rgb(path, upright=True)
         height, width = photo.shape[:2]
         scale = min(1.0, SYNTHETIC_SIDE / min(height, width))
         free = resize(photo, max(1, round(height * scale)), max(1, round(width * scale)))
@@ -172,11 +178,20 @@ def _pair(triplet: Triplet) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     return shadow, clean
 
 
-def _mask_folder(triplet: Triplet, split: str, out: Path | None) -> Path:
+def _mask_folder(triplets: Sequence[Triplet], split: str, out: Path | None) -> Path:
+    """Where the masks of a split go: to those it has, else where its reader looks for them."""
     if out is not None:
         return out / "mask" if split == WHOLE else out / split / "mask"
-    folder = triplet.shadow.parent
-    name = f"{folder.name[:-1]}B" if folder.name.endswith("_A") else "mask"
+    for triplet in triplets:
+        if triplet.mask is not None:
+            return triplet.mask.parent
+    folder = triplets[0].shadow.parent
+    if read_folder_name(folder.name)[1] is None:  # shadow/train beside mask/train
+        return folder.parent.parent / "mask" / folder.name
+    if read_folder_name(folder.name)[0] is None:  # train/shadow beside train/mask
+        return folder.parent / "mask"
+    letter = folder.name[-1]  # train_A beside train_B, train_shadow beside train_mask
+    name = f"{folder.name[:-1]}{'B' if letter == 'A' else 'b'}" if letter in "Aa" else f"{split}_mask"
     return folder.parent / name
 
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from shadowmaskformer.config import ModelConfig, variant
+from shadowmaskformer.embedding import embedding_of
 from shadowmaskformer.errors import ConfigError
 
 RECIPES = Path(__file__).parent / "recipes"
@@ -102,6 +104,8 @@ class TrainConfig:
             raise ConfigError(f"steps = {self.steps}, epochs = {self.epochs} is no length; set one above 0")
         if not 0 <= self.warmup < 1 or not 0 <= self.ema_decay < 1 or not 0 < self.validation_share < 1:
             raise ConfigError("warmup and ema_decay must be in [0, 1), validation_share in (0, 1)")
+        if not 0 <= self.beta2 < 1 or min(self.weight_decay, self.clip_norm, self.checkpoint_every_s) < 0:
+            raise ConfigError("beta2 must be in [0, 1); weight_decay, clip_norm and checkpoint_every_s at least 0")
         if self.learning_rate <= 0 or not 0 <= self.final_learning_rate <= self.learning_rate:
             raise ConfigError("learning_rate must be positive and final_learning_rate between 0 and it")
         if self.validations < 1 or self.validation_pictures < 1 or self.validation_size < 16 or self.seed < 0:
@@ -145,12 +149,37 @@ class TrainConfig:
 def _as_type_of(example: Any, value: Any, where: str) -> Any:
     wanted = {bool: bool, int: int, float: (int, float), str: str, tuple: (list, tuple), dict: dict}[type(example)]
     if not isinstance(value, wanted) or (isinstance(value, bool) and not isinstance(example, bool)):
-        raise ConfigError(f"{where} is {value!r}; expected a value such as {example!r}")
+        raise ConfigError(f"{where} is {_toml(value)}; expected a value such as {_toml(example)}")
     inner = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else ()
+    fractions = isinstance(value, dict) or where.startswith("shares ")
     for each in inner:
-        if isinstance(each, bool) or not isinstance(each, (int, float)):
-            raise ConfigError(f"{where} holds {each!r}; expected numbers")
+        if isinstance(each, bool) or not isinstance(each, (int, float) if fractions else int):
+            raise ConfigError(f"{where} holds {_toml(each)}; expected {'' if fractions else 'whole '}numbers")
     return float(value) if isinstance(example, float) and isinstance(value, int) else value
+
+
+def _toml(value: Any) -> str:
+    """The value as a recipe or `--set` would have it.
+
+    >>> _toml((256, 128)), _toml(True), _toml({"l1": 1.0})
+    ('[256, 128]', 'true', '{ l1 = 1.0 }')
+    """
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(f"{key} = {_toml(each)}" for key, each in value.items()) + " }"
+    return json.dumps(list(value) if isinstance(value, tuple) else value, ensure_ascii=False, default=str)
+
+
+def without_effect(config: TrainConfig, keys: Collection[str], hours: float | None) -> list[str]:
+    """One line for each of the `keys`, set by hand, that this run does not look at."""
+    lines: list[str] = []
+    for key in keys:
+        if key in ("steps", "epochs") and hours is not None:
+            lines.append(f"{key} has no effect: --hours sets the length")
+        elif key == "epochs" and config.steps:
+            lines.append("epochs has no effect: steps sets the length")
+        elif key in ("w1", "w2") and embedding_of(config.model_config()).starts_relit:
+            lines.append(f"{key} has no effect: {config.embedding} measures the light in the photo")
+    return lines
 
 
 def load_recipe(recipe: str, overrides: Iterable[str] = ()) -> TrainConfig:

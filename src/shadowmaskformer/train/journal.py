@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import math
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
@@ -67,9 +68,10 @@ class Journal:
         self._board = SummaryWriter(str(folder / "tensorboard"), purge_step=resumed_at + 1)
 
     def write(self, step: int, values: Mapping[str, float]) -> None:
-        """Log `values` at `step`."""
+        """Log `values` at `step`; what is not finite becomes null."""
         # Line-wise flush: a killed run keeps all but the line in the making, and that is cut off on resume.
-        self._file.write(json.dumps({"step": step, **values}) + "\n")
+        known = {name: value if math.isfinite(value) else None for name, value in values.items()}
+        self._file.write(json.dumps({"step": step, **known}) + "\n")
         self._file.flush()
         if self._board is not None:
             for name, value in values.items():
@@ -101,8 +103,8 @@ def draw_curves(folder: Path) -> bool:
     except ImportError:
         return False
     log = read_log(folder)
-    steps = [line for line in log if "loss" in line]
-    scores = [line for line in log if "psnr" in line]
+    steps = [line for line in log if line.get("loss") is not None]
+    scores = [line for line in log if line.get("psnr") is not None]
     floor = next((line for line in log if "floor_psnr" in line), {})
     if not steps or not scores:
         return False

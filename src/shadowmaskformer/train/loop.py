@@ -18,7 +18,7 @@ from shadowmaskformer.errors import TrainingError
 from shadowmaskformer.train.batches import Batch, BatchSource, Request
 from shadowmaskformer.train.checkpoint import has_checkpoint, load_checkpoint, save_checkpoint
 from shadowmaskformer.train.config import TrainConfig
-from shadowmaskformer.train.journal import Journal, draw_curves
+from shadowmaskformer.train.journal import Journal, draw_curves, write_description
 from shadowmaskformer.train.learner import Learner, save_bad_batch
 from shadowmaskformer.train.processes import Processes, join_processes
 from shadowmaskformer.train.schedule import Schedule, learning_rate_at, stage_at
@@ -27,6 +27,7 @@ from shadowmaskformer.train.startup import (
     BEST,
     CHECKPOINTS,
     PANELS,
+    hold_folder,
     open_samples,
     prepare_folder,
     split_data,
@@ -107,9 +108,9 @@ def run(
         quiet: show no progress bar.
     """
     out = Path(out)
-    with join_processes() as processes:
+    with join_processes() as processes, hold_folder(out, processes):
         split = split_data(config, Path(data))
-        init = prepare_folder(
+        init, description = prepare_folder(
             out,
             config,
             Path(data),
@@ -123,6 +124,8 @@ def run(
         learner, at = _start(config, processes, out, init, resume=resume)
         folder = Path(cache or out / "cache")
         samples, validation = open_samples(config, split, folder, processes, quiet=quiet)
+        if processes.leads:
+            write_description(out, description)  # not before the run is known to go on: a slip must not change it
         schedule = Schedule(config, len(samples), hours * 3600 if hours is not None else None)
         progress = schedule.progress(at.step, at.drawn, at.elapsed_s)
         leader = None if validation is None else _Leader(out, config, validation, learner, at)
@@ -154,7 +157,8 @@ def run(
 
                 # One exchange per step: all agree on the loss, the leader's clock and the wish to stop.
                 clock = time.monotonic() - started if processes.leads else 0.0
-                loss, clock, stops = processes.sum(loss / processes.world, clock, float(stop_wanted()))
+                wish = float(stop_wanted() or processes.orphaned)
+                loss, clock, stops = processes.sum(loss / processes.world, clock, wish)
                 step_s, at.elapsed_s, stop = clock - at.elapsed_s, clock, stops > 0
                 progress = schedule.progress(at.step, at.drawn, at.elapsed_s)
                 due = int(progress * config.validations + 1e-9)
@@ -171,6 +175,8 @@ def run(
                     processes.wait()
         if leader is not None:
             leader.close()
+        if at.bad_steps and not stop:
+            raise _diverged(at, out)
         return RunResult(out, at.step, at.elapsed_s, at.best, progress >= 1)
 
 
@@ -195,10 +201,14 @@ def _judge(loss: float, batch: Batch, at: Position, out: Path, rank: int) -> Non
     kept = save_bad_batch(out / BAD_BATCHES, at.step, rank, batch)
     logger.warning("step %d: gradient not finite, skipped; batch: %s", at.step, kept.name)
     if at.bad_steps >= MOST_BAD_STEPS:
-        raise TrainingError(
-            f"{at.bad_steps} steps in a row without a finite gradient; the batches are in "
-            f"{out.name}/{BAD_BATCHES}, the last good checkpoint is kept; lower learning_rate"
-        )
+        raise _diverged(at, out)
+
+
+def _diverged(at: Position, out: Path) -> TrainingError:
+    return TrainingError(
+        f"the last {at.bad_steps} steps had no finite gradient; the batches are in {out.name}/{BAD_BATCHES}, "
+        "the checkpoints from before are kept; lower learning_rate"
+    )
 
 
 class _Leader:
@@ -225,14 +235,14 @@ class _Leader:
         named = scores.to_dict()
         self._journal.write(at.step, named | {"elapsed_s": round(at.elapsed_s, 3)})
         logger.info("validation, step %d, %.2f h: %s", at.step, at.elapsed_s / 3600, scores)
-        if at.best is None or named["psnr"] > at.best["psnr"]:
+        if math.isfinite(named["psnr"]) and (at.best is None or named["psnr"] > at.best["psnr"]):
             at.best = named
             self._learner.averaged.save_pretrained(self._out / BEST)
         return time.monotonic() - began
 
     def save(self, *, now: bool) -> None:
-        """Write a checkpoint, if it is time to or has to be `now`."""
-        if now or time.monotonic() - self._saved > self._every_s:
+        """Write a checkpoint, if it is time to or has to be `now`; never of weights that lead nowhere."""
+        if self._at.bad_steps == 0 and (now or time.monotonic() - self._saved > self._every_s):
             state = self._learner.state() | {"position": asdict(self._at)}
             save_checkpoint(self._out / CHECKPOINTS, self._at.step, state)
             self._saved = time.monotonic()

@@ -6,7 +6,7 @@ import datetime
 import os
 from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 import torch.distributed as dist
@@ -22,11 +22,18 @@ class Processes:
         rank: its number; 0 writes files and prints.
         world: how many there are.
         device: where its share of the batch is computed.
+        parent: the process that started it.
     """
 
     rank: int
     world: int
     device: torch.device
+    parent: int = field(default_factory=os.getppid)
+
+    @property
+    def orphaned(self) -> bool:
+        """Whether the `torchrun` that started this process is gone; nobody would end it then."""
+        return "TORCHELASTIC_RUN_ID" in os.environ and os.getppid() != self.parent
 
     @property
     def leads(self) -> bool:

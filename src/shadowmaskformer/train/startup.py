@@ -5,7 +5,8 @@ from __future__ import annotations
 import datetime
 import logging
 import platform
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Generator, Sequence
+from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 import torch
 from tqdm import tqdm
 
+from shadowmaskformer import relight
 from shadowmaskformer.data import (
     Augment,
     Cache,
@@ -34,9 +36,14 @@ from shadowmaskformer.train.journal import git_state, read_description, write_de
 from shadowmaskformer.train.processes import Processes
 from shadowmaskformer.train.validation import Validation
 
+try:
+    import fcntl
+except ImportError:  # Windows has none
+    fcntl = None
+
 logger = logging.getLogger(__name__)
 
-CHECKPOINTS, BEST, PANELS, BAD_BATCHES = "checkpoints", "best", "panels", "bad-batches"
+CHECKPOINTS, BEST, PANELS, BAD_BATCHES, LOCK = "checkpoints", "best", "panels", "bad-batches", ".lock"
 
 
 def split_data(config: TrainConfig, data: Path) -> Split:
@@ -58,11 +65,12 @@ def prepare_folder(
     resume: bool,
     allow_change: Collection[str],
     processes: Processes,
-) -> str | None:
-    """Make the run's folder and describe the run in it; refuse to overwrite a run or resume another.
+) -> tuple[str | None, dict[str, Any]]:
+    """Describe the run; refuse to overwrite a run or resume another.
 
     Returns:
-        The weights to start from: `init`, or those that the run being resumed started from.
+        The weights to start from: `init`, or those that the run being resumed started from. And the description,
+        which is written already unless the run is resumed.
     """
     for batch in config.batches:
         if batch % processes.world:
@@ -70,7 +78,9 @@ def prepare_folder(
                 f"a batch of {batch} cannot be split over {processes.world} processes; "
                 f"set batches to multiples of {processes.world}"
             )
-    facts = {"data": fingerprint(triplets), "hours": hours}
+    facts: dict[str, Any] = {"data": fingerprint(triplets), "hours": hours}
+    if starts_relit(config):
+        facts["floor"] = relight.RULE
     about = {
         "folder": str(data.absolute()),
         "started": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
@@ -89,25 +99,44 @@ def prepare_folder(
         recipe = TrainConfig.from_dict(before["recipe"]).to_dict()
         changes = differences(recipe | before["facts"], config.to_dict() | facts)
         _refuse_changes(changes, allow_change)
+        if start not in (None, before.get("init")) and has_checkpoint(out / CHECKPOINTS):
+            origin = before.get("init") or "random weights"
+            raise ConfigError(f"the run has begun, from {origin}: --init cannot change that; leave it out")
         start = start or before.get("init")
         resumed = [*before["resumed_from"], before["about"] | {"changed_since": changes}]
     elif has_checkpoint(out / CHECKPOINTS):
         raise OutputError(f"{out.name} holds a run already; pass --resume or choose another folder")
-    if processes.leads:
-        try:
-            (out / CHECKPOINTS).mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise OutputError(f"cannot write into {out.name}: {error.strerror}; choose another folder") from error
-        description = {
-            "recipe": config.to_dict(),
-            "facts": facts,
-            "init": start,
-            "about": about,
-            "resumed_from": resumed,
-        }
+    description = {
+        "recipe": config.to_dict(),
+        "facts": facts,
+        "init": start,
+        "about": about,
+        "resumed_from": resumed,
+    }
+    if processes.leads and not resume:
         write_description(out, description)
     processes.wait()
-    return start
+    return start, description
+
+
+@contextmanager
+def hold_folder(out: Path, processes: Processes) -> Generator[None]:
+    """Make the run's folder and keep it to this run: two in one folder would delete each other's checkpoints."""
+    if not processes.leads:
+        yield
+        return
+    try:
+        (out / CHECKPOINTS).mkdir(parents=True, exist_ok=True)
+        lock = (out / LOCK).open("w", encoding="utf-8")
+    except OSError as error:
+        raise OutputError(f"cannot write into {out.name}: {error.strerror}; choose another folder") from error
+    with lock:
+        try:
+            if fcntl is not None:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise OutputError(f"another process trains in {out.name}; wait for it or choose another folder") from error
+        yield
 
 
 def _refuse_changes(changes: dict[str, tuple[Any, Any]], allowed: Collection[str]) -> None:

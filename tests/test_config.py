@@ -5,7 +5,7 @@ from shadowmaskformer.errors import ConfigError
 
 
 def test_attention_share_of_fourteen_blocks_starts_at_the_fourth():
-    # field: block i of d attends if i >= d - r*d in real numbers; d = 14, r = 3/4 gives 4...13.
+    # Block i of d attends if i >= d - r*d in real numbers; d = 14, r = 3/4 gives 4...13.
     config = ModelConfig(depths=(16, 16, 14, 8, 8))
     assert [i for i in range(14) if config.uses_attention(2, i)] == list(range(4, 14))
     assert not any(config.uses_attention(3, i) for i in range(8))

@@ -40,7 +40,7 @@ def inputs(height: int, width: int, batch: int = 1) -> tuple[Tensor, Tensor]:
 
 
 def test_variants_have_the_papers_parameter_counts():
-    # field.md, section 1: 1.94 M, 2.28 M and 2.52 M in the paper.
+    # 1.94 M, 2.28 M and 2.52 M in the paper.
     counts = {name: sum(p.numel() for p in ShadowMaskFormer(c).parameters()) for name, c in VARIANTS.items()}
     assert counts["small"] == 1_940_272
     assert counts["middle"] == 2_283_936
@@ -175,7 +175,7 @@ def test_physical_embedding_asks_for_its_start():
 
 
 def test_initial_weights_follow_the_release():
-    # field.md, section 1: std g*sqrt(2/(fan_in+fan_out)), g = (8*sum(depths))^(-1/4); g = 1 for Q and K.
+    # As the authors' code starts: std g*sqrt(2/(fan_in+fan_out)), g = (8*sum(depths))^(-1/4); g = 1 for Q and K.
     torch.manual_seed(0)
     config = VARIANTS["middle"]
     gain = (8 * sum(config.depths)) ** -0.25

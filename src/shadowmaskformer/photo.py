@@ -178,7 +178,7 @@ def fit_pixels(height: int, width: int, pixels: int) -> tuple[int, int]:
     return max(1, round(height * scale)), max(1, round(width * scale))
 
 
-def shrink(planes: NDArray[np.float32], height: int, width: int) -> NDArray[np.float32]:
+def average_down(planes: NDArray[np.float32], height: int, width: int) -> NDArray[np.float32]:
     """Average (H, W, C) down to a smaller size; the array itself where the size is its own."""
     if planes.shape[:2] == (height, width):
         return planes

@@ -19,7 +19,7 @@ from shadowmaskformer import imageio, masks
 from shadowmaskformer.correction import Correction
 from shadowmaskformer.errors import ArrayError, ConfigError, ImageReadError, ImageTooLargeError, MaskError
 from shadowmaskformer.metadata import EXIF_PREFIX
-from shadowmaskformer.photo import Photo, check_levels, fit_pixels, from_float, gray_levels, shrink
+from shadowmaskformer.photo import Photo, average_down, check_levels, fit_pixels, from_float, gray_levels
 from shadowmaskformer.relight import relight
 from shadowmaskformer.runtimes import Floats, Runtime, load_runtime
 
@@ -103,7 +103,7 @@ class ShadowRemover:
             return relight(photo, mask)
         height, width = mask.shape
         small = fit_pixels(height, width, self.working_pixels)
-        found = self.runtime.correct(shrink(photo, *small), shrink(mask[..., None], *small)[..., 0])
+        found = self.runtime.correct(average_down(photo, *small), average_down(mask[..., None], *small)[..., 0])
         return found.resized(height, width)
 
     def remove(

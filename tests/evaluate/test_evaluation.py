@@ -14,7 +14,7 @@ from shadowmaskformer.evaluate import (
     Input,
     MaskSource,
     Predictions,
-    Removal,
+    RemoverMethod,
     evaluate,
     interval_table,
     protocols,
@@ -29,7 +29,7 @@ DATASET = MaskSource("dataset")
 def test_input_scores_worse_than_the_floor_and_truth_perfect(istd, tmp_path):
     test = EvaluationSet.open(istd)
     truth = Predictions(istd / "test" / "test_C")
-    found = evaluate(test, [Input(), truth, Removal(None)], STANDARD, DATASET, tmp_path / "out")
+    found = evaluate(test, [Input(), truth, RemoverMethod(None)], STANDARD, DATASET, tmp_path / "out")
     error = {m: found.summary(m, STANDARD[0]).value("error", "shadow") for m in found.methods}
     assert error["test_C"] == 0
     assert error["Relight floor"] < 0.7 * error["Input"]
@@ -127,8 +127,8 @@ def test_mask_folder_reaches_the_method_and_not_the_regions(istd, tmp_path):
         empty.mkdir(exist_ok=True)
         Image.fromarray(np.zeros((24, 32), np.uint8)).save(empty / path.name)
     test = EvaluationSet.open(istd)
-    good = evaluate(test, [Removal(None)], STANDARD[:1], DATASET, tmp_path / "a")
-    bad = evaluate(test, [Removal(None)], STANDARD[:1], MaskSource(str(empty)), tmp_path / "b")
+    good = evaluate(test, [RemoverMethod(None)], STANDARD[:1], DATASET, tmp_path / "a")
+    bad = evaluate(test, [RemoverMethod(None)], STANDARD[:1], MaskSource(str(empty)), tmp_path / "b")
     name = "Relight floor"
     assert bad.summary(name, STANDARD[0]).value("error", "shadow") > good.summary(name, STANDARD[0]).value(
         "error", "shadow"

@@ -13,11 +13,11 @@ from shadowmaskformer.evaluate import (
     EvaluationSet,
     Input,
     MaskSource,
-    Removal,
+    RemoverMethod,
     Row,
     Table,
-    appendix,
     evaluate,
+    evaluation_report,
     published,
 )
 from shadowmaskformer.evaluate.report import Figure, Report, Section
@@ -84,9 +84,9 @@ def test_report_page_needs_no_other_file(table, tmp_path):
 def test_evaluation_report_shows_pictures_and_fingerprint(istd, tmp_path):
     pytest.importorskip("matplotlib")
     test, masks = EvaluationSet.open(istd), MaskSource("dataset")
-    methods = [Input(), Removal(None)]
+    methods = [Input(), RemoverMethod(None)]
     found = evaluate(test, methods, [PROTOCOLS["istd-256"], PROTOCOLS["istd-full"]], masks, tmp_path)
-    page = appendix.build(found, methods, masks, seconds=1).write(tmp_path).read_text()
+    page = evaluation_report.build(found, methods, masks, seconds=1).write(tmp_path).read_text()
     assert test.fingerprint in page
     assert page.count("data:image/png;base64,") >= 5
     assert "ShadowMaskFormer" in page

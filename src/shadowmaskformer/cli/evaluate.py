@@ -85,8 +85,8 @@ def run(args: argparse.Namespace) -> int:
     methods: list[room.Method] = [room.Input()]
     side = None if args.size == "original" else int(args.size)
     methods += [room.Predictions(folder, side) for folder in args.predictions]
-    methods += [room.Removal(None) for _ in dict.fromkeys(args.method)]
-    methods += [room.Removal(weights) for weights in args.weights]
+    methods += [room.RemoverMethod(None) for _ in dict.fromkeys(args.method)]
+    methods += [room.RemoverMethod(weights) for weights in args.weights]
 
     started = time.monotonic()
     with tqdm(total=len(test.triplets), unit="picture", desc=test.name, file=sys.stderr) as bar:
@@ -120,9 +120,9 @@ def run(args: argparse.Namespace) -> int:
     if len(protocols) > 1:
         print(room.protocols_table(evaluation).text() + "\n")
     if not args.no_report:
-        from shadowmaskformer.evaluate import appendix
+        from shadowmaskformer.evaluate import evaluation_report
 
-        report = appendix.build(evaluation, methods, masks, seconds=time.monotonic() - started)
+        report = evaluation_report.build(evaluation, methods, masks, seconds=time.monotonic() - started)
         print(f"report: {report.write(args.output)}")
     for name, path in evaluation.csv_files.items():
         print(f"per image, {name}: {path}")

@@ -69,7 +69,7 @@ def turn(pictures: tuple[Picture, ...], augment: Augment, rng: np.random.Generat
     return tuple(np.ascontiguousarray(picture) for picture in pictures)
 
 
-def relight_both(photo: Picture, truth: Picture, augment: Augment, rng: np.random.Generator) -> tuple[Picture, Picture]:
+def change_light(photo: Picture, truth: Picture, augment: Augment, rng: np.random.Generator) -> tuple[Picture, Picture]:
     """Another exposure and white balance for photo and truth, clipped as in a camera; both (H, W, 3)."""
     if augment.exposure == 0 and augment.white_balance == 0:
         return photo, truth

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from shadowmaskformer.data import derive
-from shadowmaskformer.data.augment import Augment, draw_box, jitter_mask, relight_both, turn
+from shadowmaskformer.data.augment import Augment, change_light, draw_box, jitter_mask, turn
 from shadowmaskformer.data.layouts import Triplet, first_ten
 from shadowmaskformer.data.pictures import read_mask, read_rgb, resize, size_of
 from shadowmaskformer.data.scenes import content_key, fingerprint
@@ -262,7 +262,7 @@ class Samples:
         photo, soft, truth = turn(parts, augment, rng)
         if rng.random() < augment.synthetic:
             photo, soft = draw_shadow(truth, rng)
-        photo, truth = relight_both(photo, truth, augment, rng)
+        photo, truth = change_light(photo, truth, augment, rng)
         if rng.random() < augment.mask_jitter:
             soft = jitter_mask(soft, rng)
         return Sample(self.cache.entries[index].name, photo, soft, truth)

@@ -11,7 +11,7 @@ from shadowmaskformer.evaluate.evaluation import (
     protocols_table,
     results_table,
 )
-from shadowmaskformer.evaluate.methods import Input, MaskSource, Method, Predictions, Removal, Sample
+from shadowmaskformer.evaluate.methods import Input, MaskSource, Method, Predictions, RemoverMethod, Sample
 from shadowmaskformer.evaluate.protocols import PROTOCOLS, Measurement, Protocol, Reference, protocols
 from shadowmaskformer.evaluate.summary import Estimate, Summary, summarise
 from shadowmaskformer.evaluate.tables import Column, Row, Table
@@ -31,7 +31,7 @@ __all__ = [
     "Predictions",
     "Protocol",
     "Reference",
-    "Removal",
+    "RemoverMethod",
     "Row",
     "Sample",
     "Summary",

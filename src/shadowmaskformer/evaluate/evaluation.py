@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import math
 import platform
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -97,7 +97,10 @@ class Evaluation:
 
     def summary(self, method: str, protocol: Protocol, subset: str = ALL) -> Summary:
         """The numbers of a method on a subset."""
-        names = self.test.subsets[subset]
+        return self.summary_of(method, protocol, self.test.subsets[subset])
+
+    def summary_of(self, method: str, protocol: Protocol, names: Collection[str]) -> Summary:
+        """The numbers of a method on the pictures called `names`."""
         rows = self.rows[method].get(protocol.name, {})
         return summarise(protocol, [rows[name] for name in sorted(rows) if name in names])
 

@@ -220,7 +220,7 @@ class Predictions:
         return index_pictures(self.folder)
 
 
-class Removal:
+class RemoverMethod:
     """Weights, or the relight floor, through `ShadowRemover`.
 
     Args:

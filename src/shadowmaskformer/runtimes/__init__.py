@@ -21,7 +21,7 @@ from shadowmaskformer.config import ModelConfig
 from shadowmaskformer.correction import Correction
 from shadowmaskformer.embedding import embedding_of
 from shadowmaskformer.errors import ConfigError, MissingExtraError
-from shadowmaskformer.photo import fit_pixels, shrink
+from shadowmaskformer.photo import average_down, fit_pixels
 from shadowmaskformer.relight import start_light
 
 log = logging.getLogger(__name__)
@@ -82,7 +82,7 @@ def network_input(config: ModelConfig, photo: Floats, mask: Floats) -> NetworkIn
     start = light.apply(photo) if light else photo
     height, width = mask.shape
     view = fit_pixels(height, width, config.view_pixels or height * width)
-    seen, marked, corrected = (shrink(planes, *view) for planes in (photo, mask[..., None], start))
+    seen, marked, corrected = (average_down(planes, *view) for planes in (photo, mask[..., None], start))
     return NetworkInput(seen, marked, corrected, light, (height, width))
 
 

@@ -87,7 +87,7 @@ SMF_INLINE Vec<L> exp2(Vec<L> x) {
   return (Vec<L>)((I)p + ((I)shifted << 23));  // times 2^n: add n to the exponent bits
 }
 
-// How a product starts and ends. `start` + row * start_stride + col is added (a bias has start_stride 0).
+// How a product starts and ends. `start` + row * start_row + col is added (a bias has start_row 0).
 enum class Finish { plain, relu };
 
 // One tile: R rows x V vectors of L columns. `a` has row stride a_row and step stride a_k. `highest`, if not null, are

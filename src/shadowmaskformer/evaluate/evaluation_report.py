@@ -28,14 +28,16 @@ SHOWN = 3
 SIGN_BINS = 64
 
 
-def build(evaluation: Evaluation, methods: Sequence[Method], masks: MaskSource, *, seconds: float) -> Report:
+def build(
+    evaluation: Evaluation, methods: Sequence[Method], masks: MaskSource, *, seconds: float | None = None
+) -> Report:
     """The report of one evaluation.
 
     Args:
         evaluation: the numbers.
         methods: what was scored; asked again for the few pictures that are shown.
         masks: where masks come from.
-        seconds: how long scoring took.
+        seconds: how long scoring took, if somebody wants to know.
     """
     test, first = evaluation.test, evaluation.protocols[0]
     best = min(evaluation.methods, key=lambda m: _or_infinity(evaluation.summary(m, first).value("error", "all")))
@@ -47,9 +49,10 @@ def build(evaluation: Evaluation, methods: Sequence[Method], masks: MaskSource, 
             "Masks": f"{evaluation.masks}; methods get them, and S / NS are their regions",
             "Protocols": ", ".join(protocol.name for protocol in evaluation.protocols),
             "Versions": ", ".join(f"{name} {version}" for name, version in versions().items()),
-            "Scored in": f"{seconds:.0f} s",
         },
     )
+    if seconds is not None:
+        report.facts["Scored in"] = f"{seconds:.0f} s"
     results = Section(
         "Results",
         [

@@ -132,30 +132,36 @@ class ShadowRemover:
             The same kind as `image`. A path comes back as the path of a new file beside it, `NAME-no-shadow.EXT`;
             a file object as bytes. Pixels outside the mask and its border are bit-identical to the input.
         """
-        options: dict[str, Any] = {
-            "grow_px": grow_px, "feather_px": feather_px, "invert_mask": invert_mask, "raw": raw,
-        }  # fmt: skip
+
+        def restored(photo: Photo) -> Photo:
+            removal = self.remove_from_photo(
+                photo, mask, grow_px=grow_px, feather_px=feather_px, invert_mask=invert_mask, raw=raw
+            )
+            for line in removal.warnings:
+                log.warning(line)
+            return removal.after
+
         if isinstance(image, np.ndarray):
-            return _array_like(image, self._logged(_photo_from_array(image), mask, options))
+            return _array_like(image, restored(_photo_from_array(image)))
         if _is_tensor(image):
             tensor: Any = image
             array = _tensor_array(tensor)
             array = np.moveaxis(array, 0, -1) if tensor.ndim == 3 else array
-            restored = _array_like(array, self._logged(_photo_from_array(array), mask, options))
-            moved = np.ascontiguousarray(np.moveaxis(restored, -1, 0) if tensor.ndim == 3 else restored)
+            result = _array_like(array, restored(_photo_from_array(array)))
+            moved = np.ascontiguousarray(np.moveaxis(result, -1, 0) if tensor.ndim == 3 else result)
             return tensor.new_tensor(moved)
         if isinstance(image, Image.Image):
-            return _pillow_like(image, self._logged(imageio.read_photo(image), mask, options))  # pyright: ignore[reportReturnType]
+            return _pillow_like(image, restored(imageio.read_photo(image)))  # pyright: ignore[reportReturnType]
         if isinstance(image, str | os.PathLike):
             source = Path(imageio.local_path(image))
             target = default_output(source)
             imageio.check_output(target, [source], overwrite=False)
-            data = imageio.file_of(self._logged(imageio.read_photo(source), mask, options))
+            data = imageio.file_of(restored(imageio.read_photo(source)))
             imageio.write_atomically(target, data)
             return str(target) if isinstance(image, str) else target  # pyright: ignore[reportReturnType]
         if isinstance(image, bytes | bytearray | memoryview) or hasattr(image, "read"):
             file: Any = image
-            return imageio.file_of(self._logged(imageio.read_photo(file), mask, options))  # pyright: ignore[reportReturnType]
+            return imageio.file_of(restored(imageio.read_photo(file)))  # pyright: ignore[reportReturnType]
         raise ArrayError(f"image is a {type(image).__name__}; give a path, bytes, Pillow image, array or tensor")
 
     def remove_from_photo(
@@ -202,14 +208,16 @@ class ShadowRemover:
             feather_px = max(4.0, 0.012 * max(mask.shape))
         return masks.blend_weight(mask, grow_px=round(feather_px / 4), feather_px=feather_px / 2)
 
-    def _logged(self, photo: Photo, mask: Any, options: dict[str, Any]) -> Photo:
-        removal = self.remove_from_photo(photo, mask, **options)
-        for line in removal.warnings:
-            log.warning(line)
-        return removal.after
 
-
-def remove_shadow(image: ImageT, mask: Any, **options: Any) -> ImageT:
+def remove_shadow(
+    image: ImageT,
+    mask: Any,
+    *,
+    grow_px: int = 0,
+    feather_px: float | None = None,
+    invert_mask: bool = False,
+    raw: bool = False,
+) -> ImageT:
     """Remove the shadow that `mask` marks from one image; see `ShadowRemover.remove`.
 
     The remover is made at the first call and kept.
@@ -217,7 +225,7 @@ def remove_shadow(image: ImageT, mask: Any, **options: Any) -> ImageT:
     global _shared
     if _shared is None:
         _shared = ShadowRemover()
-    return _shared.remove(image, mask, **options)
+    return _shared.remove(image, mask, grow_px=grow_px, feather_px=feather_px, invert_mask=invert_mask, raw=raw)
 
 
 _shared: ShadowRemover | None = None

@@ -23,7 +23,7 @@ from shadowmaskformer.imageio import (
     format_from_path,
     read_photo,
 )
-from shadowmaskformer.metadata import png_chunk, png_chunks
+from shadowmaskformer.metadata import jpeg_blocks, png_chunk, png_chunks
 
 SIZE = (32, 48)
 FORMATS = ["JPEG", "PNG", "WEBP", "TIFF", "BMP", "AVIF", "HEIF"]
@@ -247,6 +247,9 @@ def test_jpeg_comment_and_caption_survive() -> None:
     assert ("APP13", caption) in again.applist
     assert encoding_losses(photo) == []
     assert [line for line in encoding_losses(photo, "PNG") if "texts" in line]
+    thumbnail = b"8BIM\x04\x0c\0\0\0\0\0\x04tiny"
+    block = photo.metadata.blocks
+    assert jpeg_blocks([("APP13", caption + thumbnail), ("COM", b"by me")]) == block
     stripped = read_photo(buffer.getvalue(), drop_metadata=True)
     assert b"beach" not in encode_photo(stripped)
 
@@ -260,6 +263,7 @@ def test_png_texts_and_the_meaning_of_its_colours_survive(dtype: Any) -> None:
     assert {kind: again.get(kind) for kind in chunks} == chunks
     stripped = dict(png_chunks(encode_photo(read_photo(tagged, drop_metadata=True))))
     assert b"tEXt" not in stripped
+    assert not [line for line in encoding_losses(read_photo(tagged, drop_metadata=True), "BMP") if "texts" in line]
     assert stripped[b"gAMA"] == chunks[b"gAMA"]
 
 

@@ -32,10 +32,11 @@ ALLOWED: dict[str, set[str]] = {
     "runtimes": {"errors", "config", "photo", "imageio", "correction", "relight", "embedding", "weights", "engine",
                  "model"},
     "remover": {"errors", "photo", "masks", "metadata", "imageio", "correction", "relight", "runtimes"},
-    "data": {"errors", "photo", "masks", "output"},
+    "data": {"errors", "photo", "masks", "metadata", "output"},
     "train": {"errors", "config", "photo", "output", "metrics", "relight", "embedding", "weights", "model", "runtimes",
               "data"},
-    "evaluate": {"errors", "photo", "masks", "imageio", "metrics", "weights", "remover", "data", "train"},
+    "evaluate": {"errors", "photo", "masks", "imageio", "metrics", "relight", "embedding", "weights", "remover", "data",
+                 "train"},
     "benchmark": {"errors", "config", "allocator", "relight", "embedding", "model", "runtimes"},
     "cli": {"*"},
 }  # fmt: skip

@@ -436,3 +436,8 @@ def test_the_gray_photo_itself_is_a_picture_not_a_mask() -> None:
 
 def test_inverting_twice_gives_the_mask_back() -> None:
     np.testing.assert_array_equal(masks.invert(masks.invert(square(0.25))), square(0.25))
+
+
+def test_noise_is_not_taken_for_a_faint_mask():
+    noise = np.random.default_rng(0).uniform(0, 0.1, (32, 48)).astype(np.float32)
+    assert masks.strengthen(noise) == (noise, None)

@@ -253,7 +253,8 @@ def note_jpeg(image: Image.Image, stored: Stored, name: str) -> None:
     if not isinstance(image, JpegImagePlugin.JpegImageFile):
         return
     if image.quantization:
-        tables = tuple(tuple(image.quantization[number]) for number in sorted(image.quantization))
+        # Each component names its table; the encoder takes them in the components' order.
+        tables = tuple(tuple(image.quantization[component[3]]) for component in image.layer[:3])
         stored.jpeg_quality, stored.jpeg_tables = metadata.jpeg_quality(list(tables[0])), tables
     stored.blocks = metadata.jpeg_blocks(image.applist)
     sampling = JpegImagePlugin.get_sampling(image)

@@ -74,7 +74,7 @@ def encoding_losses(photo: Photo, format: str | None = None) -> list[str]:
     ):
         if before and not after:
             losses.append(f"{chosen} cannot hold this {what}: left out; write PNG to keep it")
-    if photo.metadata.blocks and not kept.blocks:
+    if metadata.holds_text(photo.metadata.blocks) and not kept.blocks:
         losses.append(
             f"{chosen} cannot hold the texts of a {photo.format}: left out; write {photo.format} to keep them"
         )
@@ -208,7 +208,7 @@ def _options(photo: Photo, format: str, quality: int | None) -> dict[str, Any]:
     elif about.xmp:
         options["xmp"] = about.xmp
     if format == "JPEG":
-        if quality is None and (about.jpeg_quality or 0) >= _GOOD_SOURCE:
+        if quality is None and about.jpeg_tables and (about.jpeg_quality or 0) >= _GOOD_SOURCE:
             options["qtables"] = [list(table) for table in about.jpeg_tables]
         else:
             options["quality"] = quality or _QUALITY

@@ -18,6 +18,7 @@ Mask = NDArray[np.float32]
 
 # Levels this near to black or white are compression noise: JPEG rings up to here around a hard edge.
 _NOISE = np.float32(16 / 255)
+_FAINTEST = 0.15
 
 # Channels this far apart are still one gray to JPEG's rounding of colour.
 _GRAY_TOLERANCE = 12 / 255
@@ -139,6 +140,8 @@ def snap(mask: Mask) -> Mask:
 def strengthen(mask: Mask) -> tuple[Mask, str | None]:
     """A mask that is nowhere more than half full, such as a layer painted half transparent, made full.
 
+    What is hardly there stays so: that is a camera's noise, not somebody's hand.
+
     Returns:
         The mask, and a line for the user when it was changed.
 
@@ -146,7 +149,7 @@ def strengthen(mask: Mask) -> tuple[Mask, str | None]:
     (array([[0. , 0.5, 1. ]], dtype=float32), 'the mask is nowhere fuller than 40 %: taken as full there')
     """
     most = float(mask.max())
-    if not 0 < most <= 0.5:
+    if not _FAINTEST < most <= 0.5:
         return mask, None
     return mask / np.float32(most), f"the mask is nowhere fuller than {100 * most:.0f} %: taken as full there"
 

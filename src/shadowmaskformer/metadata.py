@@ -25,6 +25,9 @@ _PNG_COLOURS = (b"gAMA", b"cHRM", b"sRGB", b"cICP")
 # EXIF and XMP are read from these, and written in their own way.
 _PNG_TEXTS_READ = (b"XML:com.adobe.xmp\0", b"Raw profile type exif\0")
 
+_PHOTOSHOP = b"Photoshop 3.0\0"
+_THUMBNAILS = (0x0409, 0x040C)
+
 # A block this large holds no camera data; JPEG could not carry it and others have no use for it.
 MAX_EXIF_BYTES = 1 << 20
 
@@ -308,13 +311,38 @@ def png_with_blocks(png: bytes, blocks: bytes) -> bytes:
     return png[:header_end] + blocks + png[header_end:]
 
 
+def holds_text(blocks: bytes) -> bool:
+    """Whether blocks that `png_blocks` or `jpeg_blocks` made hold anything that somebody wrote."""
+    return blocks.startswith(b"\xff") or any(kind in blocks for kind in PNG_TEXTS)
+
+
 def jpeg_blocks(segments: Iterable[tuple[str, bytes]]) -> bytes:
     """A JPEG's comments and IPTC blocks as its file holds them, from Pillow's list of segments.
 
     >>> jpeg_blocks([("APP0", b"JFIF"), ("COM", b"by me")])
     b'\\xff\\xfe\\x00\\x07by me'
     """
-    markers = {"COM": b"\xff\xfe", "APP13": b"\xff\xed"}
-    return b"".join(
-        markers[name] + struct.pack(">H", len(payload) + 2) + payload for name, payload in segments if name in markers
-    )
+    blocks = b""
+    for name, payload in segments:
+        marker = {"COM": b"\xff\xfe", "APP13": b"\xff\xed"}.get(name)
+        kept = _without_thumbnail(payload) if name == "APP13" else payload
+        if marker and kept:
+            blocks += marker + struct.pack(">H", len(kept) + 2) + kept
+    return blocks
+
+
+def _without_thumbnail(block: bytes) -> bytes:
+    """A Photoshop block without the small pictures in it, which show the photo as it was, with its shadow."""
+    if not block.startswith(_PHOTOSHOP):
+        return b""
+    kept, at = _PHOTOSHOP, len(_PHOTOSHOP)
+    while block[at : at + 4] == b"8BIM" and at + 12 <= len(block):
+        named = at + 6 + (block[at + 6] + 2) // 2 * 2  # the name and its length, padded to an even count
+        if named + 4 > len(block):
+            break
+        size = int.from_bytes(block[named : named + 4], "big")
+        end = named + 4 + size + size % 2
+        if int.from_bytes(block[at + 4 : at + 6], "big") not in _THUMBNAILS:
+            kept += block[at:end]
+        at = end
+    return kept if len(kept) > len(_PHOTOSHOP) else b""

@@ -73,7 +73,10 @@ def relight(photo: np.ndarray, mask: np.ndarray) -> Correction:
     factor = -(-max(height, width) // _WORKING_SIDE)
     if factor == 1:
         return _relight(photo, mask > 0.5)
-    return _relight(_reduced(photo, factor), _reduced(mask, factor) > 0.5).resized(height, width)
+    shadow = _reduced(mask, factor) > 0.5
+    if not shadow.any():  # a line of a pixel, gone with the reduction
+        return Correction.identity(height, width)
+    return _relight(_reduced(photo, factor), shadow).resized(height, width)
 
 
 def start_light(photo: np.ndarray, mask: np.ndarray) -> Correction:

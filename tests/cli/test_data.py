@@ -15,13 +15,21 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_check_says_what_it_recognised(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    write_srd(tmp_path, train=6, test=5)
-    assert main(["data", "check", str(tmp_path)]) == 0
+    write_srd(tmp_path / "set", train=6, test=5)
+    assert main(["data", "check", str(tmp_path / "set")]) == 0
     out = capsys.readouterr().out
     assert ": srd" in out
     assert "train: 6 pairs, no masks (derived when needed), 3 different clean pictures" in out
     assert "3 of 5 test pictures share their scene with train" in out
-    assert (tmp_path / f"{tmp_path.name}-sheet.jpg").exists()
+    assert (tmp_path / "set-sheet.jpg").exists()
+
+
+def test_check_draws_no_sheet_among_the_data(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_srd(tmp_path)
+    before = sorted(tmp_path.rglob("*"))
+    assert main(["data", "check", "."]) == 0
+    assert "with -o" in capsys.readouterr().err
+    assert sorted(tmp_path.rglob("*")) == before
 
 
 def test_check_names_unfit_files_and_exits_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

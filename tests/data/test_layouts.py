@@ -78,13 +78,23 @@ def test_srd_as_letters(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "roles",
     [("shadow_train", "mask_train", "gt_train"), ("X_shadow_train", "SRD_mask_train", "X_non_shadow_train"),
-     ("train_images", "train_mask", "train_shadowless"), ("train_A", "train_B", "train_C_fixed_ours"),
+     ("train_shadow_img", "train_mask", "train_shadowless"), ("train_A", "train_B", "train_C_fixed_ours"),
+     ("train/shadow/images", "train/mask/images", "train/shadow_free/images"),
      ("a/b/c/train_A", "a/b/c/train_B", "a/b/c/train_C")],
 )  # fmt: skip
 def test_other_spellings(tmp_path: Path, roles: tuple[str, str, str]) -> None:
     write_triple(tmp_path, roles, ["x", "y"])
     dataset = open_dataset(tmp_path)
     assert [triplet.mask is not None for triplet in dataset.split("train")] == [True, True]
+    assert not dataset.problems
+
+
+@pytest.mark.parametrize("other", ["train/images", "docs/images", "without_shadow_train", "results/model/train/gt"])
+def test_folders_of_other_things_are_passed_over(tmp_path: Path, other: str) -> None:
+    write_triple(tmp_path, ("train/train_A", "train/train_B", "train/train_C"), ["x"])
+    save(scene(1), tmp_path / other / "y.png")
+    dataset = open_dataset(tmp_path)
+    assert [t.name for t in dataset.split("train")] == ["x"]
     assert not dataset.problems
 
 
@@ -206,3 +216,13 @@ def test_a_file_that_is_no_list_is_refused(tmp_path: Path) -> None:
     (tmp_path / "SRD.zip").write_bytes(b"PK\x03\x04\xff\xfe")
     with pytest.raises(DatasetError, match="unpack an archive first"):
         open_dataset(tmp_path / "SRD.zip")
+
+
+def test_a_list_over_two_data_sets(tmp_path: Path) -> None:
+    for name in ("ISTD", "SRD"):
+        write_triple(tmp_path / name, ("train_A", "train_B", "train_C"), [name])
+    lines = [
+        f"{name}/train_A/{name}.png|{name}/train_B/{name}.png|{name}/train_C/{name}.png" for name in ("ISTD", "SRD")
+    ]
+    (tmp_path / "train.txt").write_text("\n".join(lines))
+    assert names(open_dataset(tmp_path), "train") == ["ISTD", "SRD"]

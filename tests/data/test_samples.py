@@ -159,19 +159,19 @@ def test_no_pictures() -> None:
         build_cache([], Path("nowhere"))
 
 
-@pytest.mark.parametrize("damage", ["cut pictures", "no pictures", "cut index"])
+@pytest.mark.parametrize("damage", ["cut pictures", "no pictures", "cut index", "no index"])
 def test_a_damaged_cache_is_made_again(tmp_path: Path, damage: str) -> None:
     triplets = open_dataset(write_srd(tmp_path / "data")).split("train")
     whole = build_cache(triplets, tmp_path / "cache").pictures(0)[0].copy()
     file = tmp_path / "cache" / ("index.json" if "index" in damage else "pictures.bin")
-    if damage == "no pictures":
+    if damage.startswith("no "):
         file.unlink()
     else:
         file.write_bytes(file.read_bytes()[:100])
     np.testing.assert_array_equal(build_cache(triplets, tmp_path / "cache").pictures(0)[0], whole)
 
 
-@pytest.mark.parametrize("kind", ["zeros and ones", "dark red palette", "transparency", "16 bits"])
+@pytest.mark.parametrize("kind", ["zeros and ones", "dark red palette", "transparency", "16 bits", "CMYK", "no layer"])
 def test_masks_of_every_kind_are_read(tmp_path: Path, kind: str) -> None:
     mask = box_mask()
     image = Image.fromarray(mask)
@@ -183,7 +183,11 @@ def test_masks_of_every_kind_are_read(tmp_path: Path, kind: str) -> None:
     elif kind == "transparency":
         image = Image.new("RGBA", image.size, (0, 0, 0, 0))
         image.putalpha(Image.fromarray(mask))
+    elif kind == "no layer":
+        image = Image.merge("RGBA", [image, image, image, Image.new("L", image.size, 0)])
+    elif kind == "CMYK":
+        image = image.convert("RGB").convert("CMYK")
     elif kind == "16 bits":
         image = Image.fromarray(mask.astype(np.uint16) * 257)
-    image.save(tmp_path / "mask.png")
-    np.testing.assert_array_equal(read_mask(tmp_path / "mask.png"), mask)
+    image.save(tmp_path / "mask.tif")
+    np.testing.assert_array_equal(read_mask(tmp_path / "mask.tif"), mask)

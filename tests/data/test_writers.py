@@ -122,7 +122,16 @@ def test_photographs_in_folders_are_drawn_on_upright(tmp_path: Path) -> None:
     assert write_synthetic(tmp_path / "photos", tmp_path / "photos" / "out", per_photo=1).written == 1
     drawn = Image.open(tmp_path / "photos" / "out" / "train" / "gt" / "rome-a-1.png")
     assert drawn.size == (48, 64)
-    assert write_synthetic(tmp_path / "photos", tmp_path / "photos" / "out", per_photo=1).already_there == 1
+    again = write_synthetic(tmp_path / "photos" / ".." / "photos", tmp_path / "photos" / "out", per_photo=1)
+    assert (again.written, again.already_there) == (0, 1)
+
+
+def test_masks_of_lists_stay_inside_the_data_set(tmp_path: Path) -> None:
+    save(shade(scene(0), box_mask()), tmp_path / "set" / "img" / "a.png")
+    save(scene(0), tmp_path / "set" / "gt" / "a.png")
+    (tmp_path / "set" / "all.txt").write_text("img/a.png||gt/a.png\n")
+    write_masks(open_dataset(tmp_path / "set"))
+    assert (tmp_path / "set" / "mask" / "a.png").exists()
 
 
 def test_adjusting_twice_is_refused(tmp_path: Path) -> None:

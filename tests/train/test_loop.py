@@ -277,6 +277,7 @@ def test_a_run_that_ends_in_nan_is_an_error(data: Path, tmp_path: Path, monkeypa
         train.run(QUICK, data, tmp_path / "run")
 
 
+@pytest.mark.skipif(startup.fcntl is None, reason="no locks on this system")
 def test_a_folder_is_trained_in_by_one_run_at_a_time(data: Path, whole_run: Path) -> None:
     processes = Processes(0, 1, torch.device("cpu"))
     with startup.hold_folder(whole_run, processes), pytest.raises(OutputError, match="another process trains"):
@@ -289,14 +290,18 @@ def test_processes_whose_torchrun_was_killed_end_by_themselves(data: Path, tmp_p
     script.write_text(
         "import dataclasses, sys; sys.path.insert(0, sys.argv[1])\n"
         "from train.pairs import QUICK\nfrom shadowmaskformer.train import run\n"
-        "run(dataclasses.replace(QUICK, steps=100_000, validations=1), sys.argv[2], sys.argv[3])\n"
+        "long = dataclasses.replace(QUICK, steps=100_000, validations=1, checkpoint_every_s=1e9)\n"
+        "run(long, sys.argv[2], sys.argv[3])\n"
     )
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     arguments = [str(script), str(Path(__file__).parents[1]), str(data), str(out)]
     parent = subprocess.Popen(command + arguments, env={**os.environ, "OMP_NUM_THREADS": "1"})
-    wait_for(lambda: len(losses(out)) > 1)
-    parent.kill()
-    parent.wait()
+    try:
+        wait_for(lambda: len(losses(out)) > 1)
+        assert not list((out / "checkpoints").iterdir())
+    finally:
+        parent.kill()
+        parent.wait()
 
     def free() -> bool:
         try:

@@ -58,7 +58,11 @@ def main(argv: list[str] | None = None) -> int:
     with _lasting_output():
         args = build_parser(only).parse_args(argv)
         _silence_decoders()
-        return _run(args)
+        code = _run(args)
+        product = args.command == "info" or getattr(args, "json", False)
+        if code == EXIT_OK and product and isinstance(sys.stdout, _Log) and (why := sys.stdout.lost()):
+            return _failed(errors.OutputError(f"standard output: {why}; nothing was told"), False, EXIT_NOTHING_DONE)
+        return code
 
 
 def _run(args: argparse.Namespace) -> int:
@@ -87,7 +91,7 @@ class _Log:
     """Standard output or error that never ends the work: what nobody reads any more is lost."""
 
     def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
+        self._stream, self._why = stream, ""
         if isinstance(stream, io.TextIOWrapper):
             # A terminal that has no `×` shows an escape instead.
             stream.reconfigure(errors="backslashreplace")
@@ -95,18 +99,25 @@ class _Log:
     def write(self, text: str) -> int:
         try:
             self._stream.write(text)
-        except OSError:
-            self._lose()
+        except OSError as error:
+            self._lose(error)
         return len(text)
 
     def flush(self) -> None:
         try:
             self._stream.flush()
-        except OSError:
-            self._lose()
+        except OSError as error:
+            self._lose(error)
 
-    def _lose(self) -> None:
+    def lost(self) -> str:
+        """Why something could not be written, but for a reader that went away, who has what he wanted."""
+        self.flush()
+        return self._why
+
+    def _lose(self, error: OSError) -> None:
         """Point the stream at nothing, so that the interpreter's last flush stays silent too."""
+        if not isinstance(error, BrokenPipeError):
+            self._why = self._why or error.strerror or str(error)
         with contextlib.suppress(OSError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), self._stream.fileno())
 

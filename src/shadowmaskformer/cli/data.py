@@ -67,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
 def _check(folder: Path, sheet: Path | None, args: argparse.Namespace) -> int:
     from shadowmaskformer.data import open_dataset
     from shadowmaskformer.data.check import check
-    from shadowmaskformer.errors import ConfigError, OutputError
+    from shadowmaskformer.errors import ConfigError
     from shadowmaskformer.output import check_output
 
     if sheet is not None:
@@ -80,10 +80,7 @@ def _check(folder: Path, sheet: Path | None, args: argparse.Namespace) -> int:
     if sheet is not None:
         _save_sheet(dataset, sheet, args.overwrite)
     elif not args.json:
-        try:
-            _save_sheet(dataset, Path(f"{folder.resolve().stem}-sheet.jpg"), overwrite=True)
-        except OutputError as error:
-            print(f"warning: no contact sheet: {error}", file=sys.stderr)
+        _save_default_sheet(dataset, folder)
     return 1 if report.faults else 0
 
 
@@ -119,6 +116,17 @@ def _summary(what: str, done: Written) -> int:
     if done.failed:
         return 1 if done.written or done.already_there else 3
     return 0
+
+
+def _save_default_sheet(dataset: Dataset, folder: Path) -> None:
+    from shadowmaskformer.errors import OutputError
+
+    try:
+        if Path.cwd().is_relative_to(folder.resolve()):
+            raise OutputError("it would lie among the data; name a place for it with -o")
+        _save_sheet(dataset, Path(f"{folder.resolve().stem}-sheet.jpg"), overwrite=True)
+    except OutputError as error:
+        print(f"no contact sheet: {error}", file=sys.stderr)
 
 
 def _save_sheet(dataset: Dataset, path: Path, overwrite: bool) -> None:

@@ -48,7 +48,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="KEY",
-        help="let KEY of the recipe, `data` or `hours` differ from the run being resumed; repeatable",
+        help="let KEY of the recipe, `data`, `hours` or `floor` differ from the run being resumed; repeatable",
     )
     parser.add_argument("--cache", type=Path, metavar="DIR", help="decoded pictures, shared by runs (RUN/cache)")
     parser.add_argument(

@@ -39,11 +39,11 @@ WHOLE = "all"
 ROLES: dict[str, tuple[str, int]] = {
     "a": ("shadow", 0), "shadow": ("shadow", 0), "shadows": ("shadow", 0), "cond": ("shadow", 0),
     "input": ("shadow", 0), "inputs": ("shadow", 0), "shadow_image": ("shadow", 0),
-    "shadow_images": ("shadow", 0), "shadow_img": ("shadow", 0), "image": ("shadow", 0), "images": ("shadow", 0),
+    "shadow_images": ("shadow", 0), "shadow_img": ("shadow", 0),
     "b": ("mask", 0), "mask": ("mask", 0), "masks": ("mask", 0), "shadow_mask": ("mask", 0),
     "shadow_masks": ("mask", 0),
-    "c": ("clean", 0), "c_fixed": ("clean", 1), "c_fixed_official": ("clean", 2),
-    "c_fixed_ours": ("clean", 1), "non_shadow": ("clean", 0), "nonshadow": ("clean", 0), "shadowless": ("clean", 0),
+    "c": ("clean", 0), "c_fixed_ours": ("clean", 1), "c_fixed": ("clean", 2),
+    "c_fixed_official": ("clean", 3), "non_shadow": ("clean", 0), "nonshadow": ("clean", 0), "shadowless": ("clean", 0),
     "gt": ("clean", 0),
     "clean": ("clean", 0), "shadow_free": ("clean", 0), "shadowfree": ("clean", 0), "free": ("clean", 0),
     "no_shadow": ("clean", 0), "noshadow": ("clean", 0), "target": ("clean", 0), "targets": ("clean", 0),
@@ -147,20 +147,22 @@ def open_dataset(folder: str | os.PathLike[str]) -> Dataset:
     if root.is_file() and not _is_list(root):
         raise DatasetError(f"{root} is no list with lines input|mask|gt; name a folder, and unpack an archive first")
     lists = [root] if root.is_file() else sorted(p for p in root.glob("*.txt") if _is_list(p))
-    found = {} if root.is_file() else _role_folders(root)
     if lists:
         try:
             return _open_lists(root, lists)
         except DatasetError:
             # Lists travel with code whose folders lie elsewhere; the folders beside them speak for themselves.
-            if not any({"shadow", "clean"} <= roles.keys() for roles in found.values()):
+            if root.is_file() or not _has_pairs(_role_folders(root, 3)):
                 raise
+    found = _role_folders(root, 3)
+    if not _has_pairs(found):
+        found = _role_folders(root, 4)
     triplets: dict[str, tuple[Triplet, ...]] = {}
     problems: list[Problem] = []
     for split, roles in found.items():
         if "shadow" in roles and "clean" in roles:
             triplets[split] = _pair(split, roles, problems)
-        elif lone := roles.get("shadow") or roles.get("clean"):
+        elif split != WHOLE and (lone := roles.get("shadow") or roles.get("clean")):
             missing = "clean" if "shadow" in roles else "shadow"
             problems.append(Problem(split, lone, "unpaired", f"split {split} has no folder of {missing} pictures"))
     if not triplets:
@@ -188,7 +190,7 @@ def read_folder_name(name: str) -> tuple[str | None, str | None, int]:
     """Split, role and rank that a folder's name tells; None where it tells none.
 
     >>> read_folder_name("train_C_fixed_official"), read_folder_name("SRD_testmask")
-    (('train', 'clean', 2), ('test', 'mask', 0))
+    (('train', 'clean', 3), ('test', 'mask', 0))
     >>> read_folder_name("shadow_free"), read_folder_name("Train"), read_folder_name("holiday")
     ((None, 'clean', 0), ('train', None, 0), (None, None, 0))
     >>> read_folder_name("SRD_mask_test")
@@ -203,21 +205,32 @@ def read_folder_name(name: str) -> tuple[str | None, str | None, int]:
     before, split, after = _plain(match[1] or ""), SPLITS[match[2].lower()], _plain(match[3])
     if after:
         return (split, *ROLES[after]) if after in ROLES else (None, None, 0)
-    # The role may stand first, behind the data set's name: as many words as make one.
+    # The role may stand first, behind the data set's name, unless that turns it round (`without_shadow_train`).
     words = before.split("_")
-    roles = (("_".join(words[first:]), first) for first in range(len(words)))
-    word = next((word for word, first in roles if word in ROLES and (first == 0 or len(word) > 1)), None)
-    return (split, *ROLES[word]) if word else (split, None, 0)
+    for first in range(len(words)):
+        word = "_".join(words[first:])
+        if word in ROLES and (first == 0 or len(word) > 1):
+            return split, *ROLES[word]
+        if words[first] in ROLES or words[first] in ("no", "non", "without", "wo"):
+            break
+    return split, None, 0
 
 
 def _plain(name: str) -> str:
     return re.sub(r"[ \-_]+", "_", name.lower()).strip("_")
 
 
-def _role_folders(root: Path) -> dict[str, dict[str, Path]]:
-    """Folders by split and role, from the names on the way down from `root`."""
+def _has_pairs(found: dict[str, dict[str, Path]]) -> bool:
+    return any({"shadow", "clean"} <= roles.keys() for roles in found.values())
+
+
+def _role_folders(root: Path, levels: int) -> dict[str, dict[str, Path]]:
+    """Folders by split and role, from the names on the way down from `root`.
+
+    Three levels hold every layout in use, a fourth what an archive may wrap around it.
+    """
     ranked: dict[tuple[str, str], tuple[int, Path]] = {}
-    for folder, parts in _folders(root, ()):
+    for folder, parts in _folders(root, (), levels):
         split, role, rank = None, None, 0
         for part in parts:
             part_split, part_role, part_rank = read_folder_name(part)
@@ -240,14 +253,14 @@ def _role_folders(root: Path) -> dict[str, dict[str, Path]]:
     return found
 
 
-def _folders(folder: Path, parts: tuple[str, ...]) -> Iterator[tuple[Path, tuple[str, ...]]]:
+def _folders(folder: Path, parts: tuple[str, ...], levels: int) -> Iterator[tuple[Path, tuple[str, ...]]]:
     if parts:
         yield folder, parts
-    # Three levels hold every layout in use, a fourth what an archive wraps around it; a loop of links ends there too.
-    if len(parts) < 4:
+    # A loop of links ends here too.
+    if len(parts) < levels:
         for child in sorted(folder.iterdir() if folder.is_dir() else ()):
             if child.is_dir() and not child.name.startswith("."):
-                yield from _folders(child, (*parts, child.name))
+                yield from _folders(child, (*parts, child.name), levels)
 
 
 def _pair(split: str, roles: dict[str, Path], problems: list[Problem]) -> tuple[Triplet, ...]:

@@ -6,6 +6,8 @@ pictures and wants none of that.
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
@@ -14,17 +16,19 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 
 from shadowmaskformer import masks
 from shadowmaskformer.errors import ArrayError, ImageReadError, MaskError
+from shadowmaskformer.metadata import DECODER_ERRORS
 from shadowmaskformer.photo import from_float
 
 FORMATS = ("JPEG", "PNG", "TIFF", "BMP", "WEBP")
-# All that Pillow is known to raise on damaged files.
-_READ_ERRORS = (OSError, UnidentifiedImageError, ValueError, SyntaxError, Image.DecompressionBombError)
 
 
 def read_rgb(path: Path, *, upright: bool = False) -> NDArray[np.uint8]:
     """The picture in `path`, (H, W, 3), as stored: pairs agree in pixels, not in rotation tags; or `upright`."""
-    image = _read(path)
-    return np.asarray((ImageOps.exif_transpose(image) if upright else image).convert("RGB"))
+    with _opened(path) as image:
+        if upright:
+            with suppress(*DECODER_ERRORS):  # a damaged EXIF block: as stored
+                image = ImageOps.exif_transpose(image)
+        return np.asarray(image.convert("RGB"))
 
 
 def read_mask(path: Path) -> NDArray[np.uint8]:
@@ -32,43 +36,39 @@ def read_mask(path: Path) -> NDArray[np.uint8]:
 
     Also where it is saved as 0 and 1, in a colour, in a palette or as transparency.
     """
-    image = _read(path)
-    if image.mode in ("1", "L"):
-        values = np.asarray(image.convert("L"))
-        values = values * np.uint8(255) if values.max() == 1 else values
-    else:
+    with _opened(path) as image:
         if image.mode == "P":
             image = image.convert("RGBA" if image.has_transparency_data else "RGB")
-        try:
-            values = from_float(masks.interpret(np.asarray(image))[0])
-        except (ArrayError, MaskError):
-            values = np.asarray(image.convert("L"))
+        if image.mode in ("LA", "RGBA") and image.getextrema()[-1] == (0, 0):
+            image = image.convert(image.mode[:-1])  # a layer forgotten, not a mask of nothing
+        values = np.asarray(image.convert("L"))
+        if image.mode in ("LA", "RGB", "RGBA", "I;16", "I", "F"):
+            with suppress(ArrayError, MaskError):
+                values = from_float(masks.interpret(np.asarray(image))[0])
+    if values.max() == 1:
+        values = values * np.uint8(255)
     return np.where(values < 16, 0, np.where(values > 239, 255, values)).astype(np.uint8)
 
 
 def size_of(path: Path) -> tuple[int, int]:
     """Height and width, from the header alone."""
-    try:
-        with Image.open(path, formats=FORMATS) as image:
-            return image.height, image.width
-    except _READ_ERRORS as error:
-        raise _unreadable(path, error) from error
+    with _opened(path) as image:
+        return image.height, image.width
 
 
 def gray_thumbnail(path: Path, side: int) -> NDArray[np.float32]:
     """The picture's luminance averaged down to `side` x `side`, float, [0, 255]."""
     # Float and a triangle filter: rounding and a box filter's phase differ between sizes of one picture.
-    return np.asarray(_read(path).convert("L").convert("F").resize((side, side), Image.Resampling.BILINEAR), np.float32)
+    with _opened(path) as image:
+        gray = image.convert("L").convert("F")
+    return np.asarray(gray.resize((side, side), Image.Resampling.BILINEAR), np.float32)
 
 
 def gray_draft(path: Path, side: int) -> NDArray[np.float32]:
     """The picture's luminance at `side` x `side`, decoded as coarsely as the file allows; float, [0, 255]."""
-    try:
-        with Image.open(path, formats=FORMATS) as image:
-            image.draft("L", (side, side))
-            small = image.convert("L").resize((side, side), Image.Resampling.BILINEAR)
-    except _READ_ERRORS as error:
-        raise _unreadable(path, error) from error
+    with _opened(path) as image:
+        image.draft("L", (side, side))
+        small = image.convert("L").resize((side, side), Image.Resampling.BILINEAR)
     return np.asarray(small, np.float32)
 
 
@@ -79,12 +79,13 @@ def resize(picture: NDArray[np.uint8], height: int, width: int) -> NDArray[np.ui
     return np.asarray(Image.fromarray(picture).resize((width, height), Image.Resampling.BICUBIC))
 
 
-def _read(path: Path) -> Image.Image:
+@contextmanager
+def _opened(path: Path) -> Generator[Image.Image]:
+    """The picture in `path`; what its decoder raises meanwhile names the file."""
     try:
         with Image.open(path, formats=FORMATS) as image:
-            image.load()
-            return image
-    except _READ_ERRORS as error:
+            yield image
+    except (*DECODER_ERRORS, Image.DecompressionBombError) as error:
         raise _unreadable(path, error) from error
 
 

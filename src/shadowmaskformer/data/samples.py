@@ -123,7 +123,7 @@ def build_cache(
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(parents=True)
         _write_cache(triplets, partial, side, key, progress)
-        if (folder / INDEX).is_file():
+        if folder.exists():
             shutil.rmtree(folder)
         partial.replace(folder)
     except OSError as error:

@@ -126,8 +126,11 @@ def write_synthetic(
     if not photos.is_dir():
         raise DatasetError(f"{photos} is not a folder; name one that holds photographs")
     found: dict[str, Path] = {}
-    inner = sorted(path for path in photos.rglob("*") if path.is_dir() and not path.is_relative_to(out))
+    made = (out / "train").resolve()
+    inner = sorted(path for path in photos.rglob("*") if path.is_dir() and not path.resolve().is_relative_to(made))
     for folder in (photos, *inner):
+        if any(part.startswith(".") for part in folder.relative_to(photos).parts):
+            continue
         for path in pictures_in(folder):
             name = "-".join(path.relative_to(photos).with_suffix("").parts)
             if name in found:
@@ -136,19 +139,19 @@ def write_synthetic(
     if not found:
         raise DatasetError(f"{photos} holds no pictures; name a folder of photographs without shadows")
 
-    def make(path: Path, number: int) -> tuple[NDArray[np.uint8], ...]:
+    def make(name: str, path: Path, number: int) -> tuple[NDArray[np.uint8], ...]:
         photo = read_rgb(path, upright=True)
         height, width = photo.shape[:2]
         scale = min(1.0, SYNTHETIC_SIDE / min(height, width))
         free = resize(photo, max(1, round(height * scale)), max(1, round(width * scale)))
-        name = zlib.crc32(path.stem.encode("utf-8", "surrogateescape"))
-        shadow, mask = draw(to_float(free), np.random.default_rng((seed, name, number)))
+        which = zlib.crc32(name.encode("utf-8", "surrogateescape"))
+        shadow, mask = draw(to_float(free), np.random.default_rng((seed, which, number)))
         return from_float(shadow), from_float(mask), free
 
     work = [
         _Job(
             tuple(out / "train" / role / f"{stem}-{number}.png" for role in ("cond", "mask", "gt")),
-            partial(make, path, number),
+            partial(make, stem, path, number),
         )
         for stem, path in found.items()
         for number in range(1, per_photo + 1)
@@ -186,9 +189,10 @@ def _mask_folder(triplets: Sequence[Triplet], split: str, out: Path | None) -> P
         if triplet.mask is not None:
             return triplet.mask.parent
     folder = triplets[0].shadow.parent
-    if read_folder_name(folder.name)[1] is None:  # shadow/train beside mask/train
+    own_split, own_role, _ = read_folder_name(folder.name)
+    if own_role is None and read_folder_name(folder.parent.name)[1]:  # shadow/train beside mask/train
         return folder.parent.parent / "mask" / folder.name
-    if read_folder_name(folder.name)[0] is None:  # train/shadow beside train/mask
+    if own_role is None or own_split is None:  # train/shadow beside train/mask
         return folder.parent / "mask"
     letter = folder.name[-1]  # train_A beside train_B, train_shadow beside train_mask
     name = f"{folder.name[:-1]}{'B' if letter == 'A' else 'b'}" if letter in "Aa" else f"{split}_mask"

@@ -22,9 +22,11 @@ from numpy.typing import NDArray
 from shadowmaskformer import data, imageio, metrics
 from shadowmaskformer import weights as weights_room
 from shadowmaskformer.data import derive
+from shadowmaskformer.embedding import embedding_of
 from shadowmaskformer.errors import ConfigError, EvaluationError
 from shadowmaskformer.evaluate.protocols import as_float, as_uint8
 from shadowmaskformer.photo import to_float
+from shadowmaskformer.relight import RULE
 
 MASK_SOURCES = ("dataset", "derived")
 PICTURE_SUFFIXES = (".png", ".jpg", ".jpeg", ".tif", ".tiff", ".webp", ".bmp")
@@ -235,14 +237,15 @@ class RemoverMethod:
 
         if weights is None:
             self.remover = ShadowRemover(method="relight")
-            self.name, self.identity, self.params_m = name or "Relight floor", "relight", math.nan
+            self.name, self.identity, self.params_m = name or "Relight floor", f"relight {RULE}", math.nan
         else:
             # The raw network at the protocol's own size: no working size, however large the picture.
             self.remover = ShadowRemover(weights=weights, working_pixels=sys.maxsize)
             file = weights_room.locate(weights)
             self.name = name or _weights_name(file)
             config, arrays = weights_room.load(weights)
-            self.identity = f"weights {hashlib.sha256(file.read_bytes()).hexdigest()} {config.to_dict()}"
+            floor = f" relight {RULE}" if embedding_of(config).starts_relit else ""
+            self.identity = f"weights {hashlib.sha256(file.read_bytes()).hexdigest()} {config.to_dict()}{floor}"
             self.params_m = sum(array.size for array in arrays.values()) / 1e6
 
     def restore(self, sample: Sample, side: int | None) -> NDArray[np.uint8]:

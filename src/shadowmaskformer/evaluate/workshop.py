@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from shadowmaskformer import data, train, weights
+from shadowmaskformer.relight import RULE
 from shadowmaskformer.train.journal import DESCRIPTION, read_log
 
 FINISHED = "finished.json"
@@ -111,7 +112,7 @@ class Workshop:
         pictures = data.fingerprint(data.open_dataset(source).split("train", allow_unpaired=True))
         config = self._config(run)
         shapes = weights.parameter_shapes(config.model_config())
-        text = json.dumps([pictures, config.to_dict(), self.minutes, shapes], sort_keys=True)
+        text = json.dumps([pictures, config.to_dict(), self.minutes, shapes, RULE], sort_keys=True)
         return f"{config.variant}-{config.embedding}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
 

@@ -18,7 +18,7 @@ from shadowmaskformer.errors import TrainingError
 from shadowmaskformer.train.batches import Batch, BatchSource, Request
 from shadowmaskformer.train.checkpoint import has_checkpoint, load_checkpoint, save_checkpoint
 from shadowmaskformer.train.config import TrainConfig
-from shadowmaskformer.train.journal import Journal, draw_curves, write_description
+from shadowmaskformer.train.journal import Journal, draw_curves, read_description, write_description
 from shadowmaskformer.train.learner import Learner, save_bad_batch
 from shadowmaskformer.train.processes import Processes, join_processes
 from shadowmaskformer.train.schedule import Schedule, learning_rate_at, stage_at
@@ -103,13 +103,15 @@ def run(
             comes on top.
         init: weights to start from: a folder, a file or a name.
         resume: go on from the newest whole checkpoint in `out`, or from the start if it has none yet.
-        allow_change: keys of the recipe, or "data" or "hours", that may differ from the run being resumed.
+        allow_change: keys of the recipe, or "data", "hours" or "floor", that may differ from the run being resumed.
         cache: folder for decoded pictures, which runs can share; None is `out/cache`.
         quiet: show no progress bar.
     """
     out = Path(out)
+    split = split_data(config, Path(data))
+    if resume:
+        read_description(out)  # says so if there is none, before a folder is made
     with join_processes() as processes, hold_folder(out, processes):
-        split = split_data(config, Path(data))
         init, description = prepare_folder(
             out,
             config,
@@ -170,12 +172,12 @@ def run(
                     if validate:
                         # Not charged to the budget: large networks at small budgets would do nothing else.
                         started += leader.validate()
-                    leader.save(now=validate or stop)
+                    leader.save(validated=validate, stopping=stop)
                 if validate:
                     processes.wait()
         if leader is not None:
             leader.close()
-        if at.bad_steps and not stop:
+        if at.bad_steps > 1 and not stop:
             raise _diverged(at, out)
         return RunResult(out, at.step, at.elapsed_s, at.best, progress >= 1)
 
@@ -240,9 +242,10 @@ class _Leader:
             self._learner.averaged.save_pretrained(self._out / BEST)
         return time.monotonic() - began
 
-    def save(self, *, now: bool) -> None:
-        """Write a checkpoint, if it is time to or has to be `now`; never of weights that lead nowhere."""
-        if self._at.bad_steps == 0 and (now or time.monotonic() - self._saved > self._every_s):
+    def save(self, *, validated: bool, stopping: bool) -> None:
+        """Write a checkpoint, if it is time to; not of weights that lead nowhere, unless it is the last chance."""
+        due = validated or time.monotonic() - self._saved > self._every_s
+        if stopping or (due and self._at.bad_steps == 0):
             state = self._learner.state() | {"position": asdict(self._at)}
             save_checkpoint(self._out / CHECKPOINTS, self._at.step, state)
             self._saved = time.monotonic()

@@ -134,8 +134,10 @@ def hold_folder(out: Path, processes: Processes) -> Generator[None]:
         try:
             if fcntl is not None:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
+        except BlockingIOError as error:
             raise OutputError(f"another process trains in {out.name}; wait for it or choose another folder") from error
+        except OSError as error:
+            logger.warning("%s cannot be locked (%s): see to it that no other run uses it", out.name, error.strerror)
         yield
 
 

@@ -24,7 +24,7 @@ ALLOWED: dict[str, set[str]] = {
     "imageio": {"errors", "photo", "masks", "metadata", "decoding", "encoding", "output"},
     "metrics": {"errors"},
     "correction": {"errors"},
-    "relight": {"errors", "correction"},
+    "relight": {"errors", "photo", "correction"},
     "embedding": {"errors", "config"},
     "weights": {"errors", "config", "output", "embedding"},
     "engine": {"errors", "config"},

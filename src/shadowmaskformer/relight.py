@@ -24,6 +24,7 @@ import numpy as np
 
 from shadowmaskformer.correction import Correction
 from shadowmaskformer.errors import ArrayError
+from shadowmaskformer.photo import average_down
 
 RULE = 2
 """Counts up when `relight` answers otherwise: networks that start from its picture are trained on one rule."""
@@ -70,13 +71,14 @@ def relight(photo: np.ndarray, mask: np.ndarray) -> Correction:
     height, width = _checked_size(photo, mask)
     if not (mask > 0.5).any():
         return Correction.identity(height, width)
-    factor = -(-max(height, width) // _WORKING_SIDE)
-    if factor == 1:
+    scale = _WORKING_SIDE / max(height, width)
+    if scale >= 1:
         return _relight(photo, mask > 0.5)
-    shadow = _reduced(mask, factor) > 0.5
+    small = max(1, round(height * scale)), max(1, round(width * scale))
+    shadow = average_down(mask[:, :, None], *small)[:, :, 0] > 0.5
     if not shadow.any():  # a line of a pixel, gone with the reduction
         return Correction.identity(height, width)
-    return _relight(_reduced(photo, factor), shadow).resized(height, width)
+    return _relight(average_down(photo, *small), shadow).resized(height, width)
 
 
 def start_light(photo: np.ndarray, mask: np.ndarray) -> Correction:
@@ -343,15 +345,6 @@ def _box_around(shadow: np.ndarray, margin: int) -> tuple[slice, slice]:
         slice(max(int(rows[0]) - margin, 0), int(rows[-1]) + margin + 1),
         slice(max(int(columns[0]) - margin, 0), int(columns[-1]) + margin + 1),
     )
-
-
-def _reduced(picture: np.ndarray, factor: int) -> np.ndarray:
-    """Return the picture averaged over square blocks; the last ones repeat the border to be whole."""
-    height, width = picture.shape[:2]
-    bottom, right = -height % factor, -width % factor
-    padded = np.pad(picture, ((0, bottom), (0, right)) + ((0, 0),) * (picture.ndim - 2), mode="edge")
-    blocks = padded.reshape(-(-height // factor), factor, -(-width // factor), factor, *picture.shape[2:])
-    return blocks.mean(axis=(1, 3), dtype=np.float32)
 
 
 def _side(shape: tuple[int, ...]) -> float:

@@ -19,7 +19,7 @@ from shadowmaskformer import imageio, masks
 from shadowmaskformer.correction import Correction
 from shadowmaskformer.errors import ArrayError, ConfigError, ImageReadError, ImageTooLargeError, MaskError
 from shadowmaskformer.metadata import EXIF_PREFIX
-from shadowmaskformer.photo import Photo, average_down, check_levels, fit_pixels, from_float, gray_levels
+from shadowmaskformer.photo import Photo, average_down, check_levels, fit_pixels, from_float, gray_levels, to_float
 from shadowmaskformer.relight import relight
 from shadowmaskformer.runtimes import Floats, Runtime, load_runtime
 
@@ -29,6 +29,8 @@ Method = Literal["network", "relight"]
 METHODS: tuple[Method, ...] = ("network", "relight")
 WORKING_PIXELS = 640 * 480
 """Larger photos are corrected at about this size and the correction, which is smooth, is enlarged."""
+RELIT_PIXELS = 1024 * 1024
+"""The same for networks that look at a reduced copy anyway: only the relit photo, which has the edges, costs more."""
 
 ImageT = TypeVar("ImageT")
 _MOST_THREADS = 1024
@@ -63,7 +65,7 @@ class ShadowRemover:
         runtime: str | None = None,
         device: str | None = None,
         threads: int | None = None,
-        working_pixels: int = WORKING_PIXELS,
+        working_pixels: int | None = None,
     ) -> None:
         """Load the weights.
 
@@ -73,19 +75,21 @@ class ShadowRemover:
             runtime: `native`, `torch`, `onnx` or `openvino`; None chooses.
             device: `cpu`, `cuda`, `mps`, …; None chooses.
             threads: CPU threads; None uses all.
-            working_pixels: size at which larger photos are relit and corrected; the correction is enlarged.
+            working_pixels: size at which larger photos are relit and corrected; the correction is enlarged. None
+                chooses it by the network.
         """
         if method not in METHODS:
             raise ConfigError(f"no method {method!r}; choose one of {', '.join(METHODS)}")
-        if working_pixels < 1:
+        if working_pixels is not None and working_pixels < 1:
             raise ConfigError(f"working_pixels is {working_pixels}; give at least 1")
         if threads is not None and not 1 <= threads <= _MOST_THREADS:
             raise ConfigError(f"threads is {threads}; give 1 to {_MOST_THREADS}")
         self.method: Method = method
-        self.working_pixels = working_pixels
         self.runtime: Runtime | None = None
         if method == "network":
             self.runtime = load_runtime(runtime, weights, device=device, threads=threads)
+        views = self.runtime is not None and self.runtime.config.view_pixels > 0
+        self.working_pixels = working_pixels or (RELIT_PIXELS if views else WORKING_PIXELS)
 
     def correct(self, photo: Floats, mask: Floats) -> Correction:
         """Find how the light must change: the raw answer of the method, over the whole picture.
@@ -188,25 +192,37 @@ class ShadowRemover:
         if not levels.any():
             return Removal(photo, photo, levels, tuple(notes))
         try:
-            restored = np.clip(self.correct(pixels, levels).apply(pixels), 0, 1)
-            after = photo.with_pixels(restored if raw else self._composite(photo, restored, levels, feather_px))
+            found = self.correct(pixels, levels)
+            after = photo.with_pixels(
+                found.apply(pixels) if raw else _composite(photo, found, _blend_weight(levels, feather_px))
+            )
         except MemoryError as error:
             size = f"{photo.width}x{photo.height}"
             raise ImageTooLargeError(f"{size} pixels do not fit in memory; scale the photo down first") from error
         return Removal(photo, after, levels, tuple(notes))
 
-    def _composite(self, photo: Photo, restored: Floats, mask: Floats, feather_px: float | None) -> NDArray[Any]:
-        """The restored shadow in the photo's own pixels, softly at its border."""
-        pixels, weight = photo.as_float(), self._blend_weight(mask, feather_px)[..., None]
-        blended = photo.with_pixels(pixels + weight * (restored - pixels)).pixels
-        # Back to the file's own levels where nothing was blended, whatever float rounding did.
-        return np.where(weight > 0, blended, photo.pixels)
 
-    def _blend_weight(self, mask: Floats, feather_px: float | None) -> Floats:
-        if feather_px is None:
-            # The penumbra lies outside a mask drawn along the umbra: this share of the picture is enough for it.
-            feather_px = max(4.0, 0.012 * max(mask.shape))
-        return masks.blend_weight(mask, grow_px=round(feather_px / 4), feather_px=feather_px / 2)
+def _composite(photo: Photo, found: Correction, weight: Floats) -> NDArray[Any]:
+    """The photo's pixels, corrected to the share of `weight`; its own levels, to the bit, where that is 0."""
+    result = photo.pixels.copy()
+    # In strips: on a large photo, moving whole intermediate arrays would cost more than the arithmetic.
+    for first in range(0, photo.height, 64):
+        rows = slice(first, first + 64)
+        share = weight[rows, :, None]
+        if share.any():
+            pixels = to_float(photo.pixels[rows])
+            restored = np.clip(found.gain[rows] * pixels + found.offset[rows], 0, 1)
+            blended = from_float(pixels + share * (restored - pixels), result.dtype)
+            np.copyto(result[rows], blended, where=share > 0)
+    return result
+
+
+def _blend_weight(mask: Floats, feather_px: float | None) -> Floats:
+    """How much of the correction each pixel takes."""
+    if feather_px is None:
+        # The penumbra lies outside a mask drawn along the umbra: this share of the picture is enough for it.
+        feather_px = max(4.0, 0.012 * max(mask.shape))
+    return masks.blend_weight(mask, grow_px=round(feather_px / 4), feather_px=feather_px / 2)
 
 
 def remove_shadow(

@@ -45,6 +45,14 @@ def levels(dtype: Any, channels: int = 3) -> NDArray[Any]:
     return picture(channels).astype(np.float32) / np.float32(255)
 
 
+def rough_jpeg(channels: int, **options: int) -> bytes:
+    """A JPEG full of noise, in gray (one channel) or in colour."""
+    noise = np.random.default_rng(0).normal(0, 12, (*SIZE, channels))
+    buffer = io.BytesIO()
+    Image.fromarray(np.clip(picture() + noise, 0, 255).astype(np.uint8)).save(buffer, "JPEG", **options)
+    return buffer.getvalue()
+
+
 def camera_exif() -> bytes:
     exif = Image.Exif()
     exif[0x0112] = 1
@@ -223,11 +231,7 @@ def test_a_jpegs_quality_and_subsampling_are_recognised(quality: int, subsamplin
 
 @pytest.mark.parametrize("subsampling", [0, 2])
 def test_a_good_jpeg_written_again_keeps_more_pixels_than_a_finer_one_would(subsampling: int) -> None:
-    noise = np.random.default_rng(0).normal(0, 12, (*SIZE, 1))
-    buffer = io.BytesIO()
-    rough = np.clip(picture() + noise, 0, 255).astype(np.uint8)
-    Image.fromarray(rough).save(buffer, "JPEG", quality=91, subsampling=subsampling)
-    photo = read_photo(buffer.getvalue())
+    photo = read_photo(rough_jpeg(1, quality=91, subsampling=subsampling))
     changed, finer = (
         np.any(read_photo(encode_photo(photo, quality=quality)).pixels != photo.pixels, axis=2).mean()
         for quality in (None, 95)
@@ -269,11 +273,7 @@ def test_png_texts_and_the_meaning_of_its_colours_survive(dtype: Any) -> None:
 
 @pytest.mark.parametrize("subsampling", [0, 2])
 def test_writing_a_jpeg_again_loses_nothing_visible(subsampling: int) -> None:
-    noise = np.random.default_rng(0).normal(0, 12, (*SIZE, 3))
-    buffer = io.BytesIO()
-    rough = np.clip(picture() + noise, 0, 255).astype(np.uint8)
-    Image.fromarray(rough).save(buffer, "JPEG", quality=85, subsampling=subsampling)
-    photo = read_photo(buffer.getvalue())
+    photo = read_photo(rough_jpeg(3, quality=85, subsampling=subsampling))
     again = read_photo(encode_photo(photo))
     error = again.pixels.astype(float) - photo.pixels
     assert 10 * np.log10(255**2 / np.mean(error**2)) > 40

@@ -42,7 +42,7 @@ def test_rows(report: Path) -> dict[str, str]:
 def validation_rows(run: Path) -> list[str]:
     """Input, floor and best weights on unseen and on seen scenes, as the run validated them."""
     log = list(read_log(run))
-    best = max((line for line in log if "psnr" in line), key=lambda line: line["psnr"])
+    best = max((line for line in log if line.get("psnr") is not None), key=lambda line: line["psnr"])
     rows: list[str] = []
     for group in ("unseen", "seen"):
         for name, prefix in (("input", "input_"), ("floor", "floor_"), ("these weights", "")):

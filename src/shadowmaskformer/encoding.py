@@ -112,9 +112,11 @@ def encode_photo(photo: Photo, *, format: str | None = None, quality: int | None
         raise OutputError(f"cannot be encoded as {chosen} ({error}); write PNG") from error
 
 
-def own_file(photo: Photo, *, format: str | None = None, quality: int | None = None) -> bytes | None:
-    """The file that the photo was read from, if nothing was changed in it and nothing else is asked for."""
-    return photo.file if quality is None and _chosen_format(photo, format) == photo.format else None
+def file_of(photo: Photo, *, format: str | None = None, quality: int | None = None) -> bytes:
+    """The photo as a file: its own, bit for bit, while nothing was changed in it, else `encode_photo`."""
+    if photo.file is not None and quality is None and _chosen_format(photo, format) == photo.format:
+        return photo.file
+    return encode_photo(photo, format=format, quality=quality)
 
 
 def format_from_name(name: str) -> str:

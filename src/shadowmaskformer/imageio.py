@@ -18,9 +18,9 @@ from shadowmaskformer.encoding import (
     EXTENSIONS,
     encode_photo,
     encoding_losses,
+    file_of,
     format_from_name,
     format_from_path,
-    own_file,
 )
 from shadowmaskformer.errors import ImageReadError, ImageTooLargeError, NotAnImageError
 from shadowmaskformer.output import check_output, shown, write_atomically
@@ -103,12 +103,6 @@ def _read(
         blocks = photo.metadata.blocks if photo.format == "PNG" else b""
         photo = replace(photo, metadata=replace(photo.metadata, exif=None, xmp=None, dpi=None, blocks=blocks))
     return photo
-
-
-def file_of(photo: Photo, *, format: str | None = None, quality: int | None = None) -> bytes:
-    """The photo as a file: its own, bit for bit, while nothing was changed in it, else `encode_photo`."""
-    own = own_file(photo, format=format, quality=quality)
-    return encode_photo(photo, format=format, quality=quality) if own is None else own
 
 
 def read_mask(source: ImageSource, *, max_pixels: int = MAX_PIXELS) -> tuple[NDArray[np.float32], list[str]]:

@@ -268,8 +268,7 @@ def _depth(distance: np.ndarray, profiles: np.ndarray, grid: _Grid) -> np.ndarra
     left, before = across.astype(np.intp), along.astype(np.intp)
     right, after = np.minimum(left + 1, grid.columns - 1), np.minimum(before + 1, 2 * reach - 1)
     towards = along - before
-    sides = (tall[row, at, before] * (1 - towards) + tall[row, at, after] * towards for at in (left, right))
-    here, there = sides
+    here, there = (tall[row, at, before] * (1 - towards) + tall[row, at, after] * towards for at in (left, right))
     depth[row, column] = here + (across - left) * (there - here)
     return depth
 

@@ -19,7 +19,6 @@ from collections.abc import Generator
 from typing import Any, TextIO
 
 from shadowmaskformer import errors
-from shadowmaskformer.output import shown
 
 COMMANDS = ("remove", "info", "convert", "export", "benchmark", "data", "train", "evaluate", "reproduce")
 
@@ -77,6 +76,8 @@ def _run(args: argparse.Namespace) -> int:
         print("interrupted", file=sys.stderr)
         return EXIT_INTERRUPTED
     except OSError as error:
+        from shadowmaskformer.output import shown
+
         where = shown(str(error.filename)) if error.filename else "a file"
         lost = errors.OutputError(f"{where}: {error.strerror or error}; mend that and run it again")
         lost.__cause__ = error

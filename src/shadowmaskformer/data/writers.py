@@ -61,11 +61,9 @@ def write_masks(
     work: list[_Job] = []
     for split in dataset.splits:
         triplets = dataset.split(split, allow_unpaired=True)
-        work += [
-            _Job((_mask_folder(triplets, split, out) / f"{triplet.name}.png",), partial(_one, make, triplet))
-            for triplet in triplets
-            if triplet.mask is None
-        ]
+        if missing := [triplet for triplet in triplets if triplet.mask is None]:
+            folder = _mask_folder(triplets, split, out)
+            work += [_Job((folder / f"{triplet.name}.png",), partial(_one, make, triplet)) for triplet in missing]
     return _write_all(work, overwrite, progress)
 
 

@@ -43,7 +43,7 @@ class Trained:
 
     def validations(self) -> list[dict[str, float]]:
         """What the run logged: its validations, and before them the scores of the floor."""
-        return [line for line in read_log(self.weights.parent) if "psnr" in line or "floor_psnr" in line]
+        return [line for line in read_log(self.weights.parent) if line.get("psnr") is not None or "floor_psnr" in line]
 
 
 class Workshop:

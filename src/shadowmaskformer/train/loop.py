@@ -126,7 +126,7 @@ def run(
         learner, at = _start(config, processes, out, init, resume=resume)
         folder = Path(cache or out / "cache")
         samples, validation = open_samples(config, split, folder, processes, quiet=quiet)
-        if processes.leads:
+        if resume and processes.leads:
             write_description(out, description)  # not before the run is known to go on: a slip must not change it
         schedule = Schedule(config, len(samples), hours * 3600 if hours is not None else None)
         progress = schedule.progress(at.step, at.drawn, at.elapsed_s)

@@ -1,4 +1,4 @@
-"""A room imports only rooms above it: photo -> io -> mask -> network -> composite -> io, one way."""
+"""A room imports only rooms above it in `ROOMS`, the map of the house that CONTRIBUTING.md shows."""
 
 from __future__ import annotations
 
@@ -10,43 +10,16 @@ import pytest
 import shadowmaskformer
 
 PACKAGE = Path(shadowmaskformer.__file__).parent
+CONTRIBUTING = Path(__file__).parents[1] / "CONTRIBUTING.md"
 
-ALLOWED: dict[str, set[str]] = {
-    "errors": set(),
-    "config": {"errors"},
-    "allocator": set(),
-    "photo": {"errors"},
-    "masks": {"errors"},
-    "metadata": set(),
-    "output": {"errors"},
-    "encoding": {"errors", "photo", "metadata"},
-    "decoding": {"errors", "metadata"},
-    "imageio": {"errors", "photo", "masks", "metadata", "decoding", "encoding", "output"},
-    "metrics": {"errors"},
-    "correction": {"errors"},
-    "relight": {"errors", "photo", "correction"},
-    "embedding": {"errors", "config"},
-    "weights": {"errors", "config", "output", "embedding"},
-    "engine": {"errors", "config"},
-    "model": {"config", "embedding", "weights", "engine"},
-    "runtimes": {"errors", "config", "photo", "imageio", "correction", "relight", "embedding", "weights", "engine",
-                 "model"},
-    "remover": {"errors", "photo", "masks", "metadata", "imageio", "correction", "relight", "runtimes"},
-    "data": {"errors", "photo", "masks", "metadata", "output"},
-    "train": {"errors", "config", "photo", "output", "metrics", "relight", "embedding", "weights", "model", "runtimes",
-              "data"},
-    "evaluate": {"errors", "photo", "masks", "imageio", "metrics", "relight", "embedding", "weights", "remover", "data",
-                 "train"},
-    "benchmark": {"errors", "config", "allocator", "relight", "embedding", "model", "runtimes"},
-    "cli": {"*"},
-}  # fmt: skip
-NEVER_TORCH = {
-    "photo", "masks", "metadata", "output", "encoding", "decoding", "imageio", "metrics", "correction", "relight",
-    "embedding", "remover", "data", "evaluate",
-}  # fmt: skip
+ROOMS = (
+    "errors", "files", "machine", "arrays", "photo", "masks", "light", "metrics", "engine", "network", "runtimes",
+    "removal", "data", "evaluate", "report", "train", "reproduce", "benchmark", "cli",
+)  # fmt: skip
+NEEDS_TORCH = {"engine", "network", "runtimes", "train", "reproduce", "benchmark", "cli"}
 
 
-def rooms() -> list[Path]:
+def modules() -> list[Path]:
     return sorted(path for path in PACKAGE.rglob("*.py") if path.parent != PACKAGE or not path.stem.startswith("__"))
 
 
@@ -55,40 +28,47 @@ def room_of(path: Path) -> str:
 
 
 def imports(path: Path) -> set[str]:
-    """Top-level names imported anywhere in the file; rooms of ours as `.room`."""
+    """Dotted names imported anywhere in the file, lazily or not."""
     found: set[str] = set()
-    depth = len(path.relative_to(PACKAGE).parts)
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):
         if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
+            found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
-            inside = node.level == depth or node.module == "shadowmaskformer"
-            if node.level and node.level < depth:
-                continue
-            prefix = "shadowmaskformer." if node.level == depth else ""
-            names = (
-                [f"shadowmaskformer.{alias.name}" for alias in node.names]
-                if inside and (not node.module or node.module == "shadowmaskformer")
-                else [prefix + (node.module or "")]
-            )
-        else:
-            continue
-        for name in names:
-            parts = name.split(".")
-            found.add(f".{parts[1]}" if parts[0] == "shadowmaskformer" and len(parts) > 1 else parts[0])
+            assert node.level == 0, f"{path}: write imports in full"
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
     return found
 
 
-@pytest.mark.parametrize("path", rooms(), ids=lambda path: str(path.relative_to(PACKAGE)))
+def rooms_used(path: Path) -> set[str]:
+    return {name.split(".")[1] for name in imports(path) if name.startswith("shadowmaskformer.")} & set(ROOMS)
+
+
+def against_the_order(room: str, used: set[str]) -> set[str]:
+    return {other for other in used if ROOMS.index(other) > ROOMS.index(room)}
+
+
+@pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(PACKAGE)))
 def test_room_imports_only_rooms_above_it(path: Path):
     room = room_of(path)
-    assert room in ALLOWED, f"{room} is a new room: give it a place in this list and in CONTRIBUTING.md"
-    if "*" in ALLOWED[room]:
-        return
-    used = {name[1:] for name in imports(path) if name.startswith(".")} - {room}
-    assert used <= ALLOWED[room], f"{room} imports {sorted(used - ALLOWED[room])}"
+    assert room in ROOMS, f"{room} is a new room: give it a place in ROOMS and in CONTRIBUTING.md"
+    assert not (wrong := against_the_order(room, rooms_used(path))), f"{room} imports {sorted(wrong)}"
 
 
-@pytest.mark.parametrize("path", [p for p in rooms() if room_of(p) in NEVER_TORCH], ids=lambda p: p.name)
+def test_an_import_against_the_order_is_found(tmp_path: Path):
+    module = tmp_path / "module.py"
+    module.write_text("def late():\n    from shadowmaskformer.removal import remover\n")
+    assert against_the_order("light", rooms_used(module)) == {"removal"}
+    assert not against_the_order("cli", rooms_used(module))
+
+
+@pytest.mark.parametrize(
+    "path", [p for p in modules() if room_of(p) not in NEEDS_TORCH], ids=lambda p: str(p.relative_to(PACKAGE))
+)
 def test_torch_stays_out_of_the_rooms_that_work_without_it(path: Path):
-    assert "torch" not in imports(path)
+    assert "torch" not in {name.split(".")[0] for name in imports(path)}
+
+
+def test_contributing_shows_the_rooms_in_order():
+    lines = CONTRIBUTING.read_text("utf-8").splitlines()
+    shown = [line.split("`")[1].rstrip("/").removesuffix(".py") for line in lines if line.startswith("| `")]
+    assert tuple(shown) == ROOMS

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from shadowmaskformer import weights
-from shadowmaskformer.config import ModelConfig
+from shadowmaskformer.network import weights
+from shadowmaskformer.network.config import ModelConfig
 
 TINY = ModelConfig(depths=(1, 2, 4, 1, 1))
 """One block of every kind: with and without attention, shifted and not."""

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from shadowmaskformer.config import VARIANTS, ModelConfig
 from shadowmaskformer.errors import ShadowMaskFormerError
+from shadowmaskformer.network.config import VARIANTS, ModelConfig
 
 if TYPE_CHECKING:
-    from shadowmaskformer.model import ShadowMaskFormer
-    from shadowmaskformer.remover import ShadowRemover, remove_shadow
+    from shadowmaskformer.network.model import ShadowMaskFormer
+    from shadowmaskformer.removal.remover import ShadowRemover, remove_shadow
 
 __all__ = [
     "VARIANTS",
@@ -25,7 +25,7 @@ __all__ = [
     "remove_shadow",
 ]
 
-_LAZY = {"ShadowMaskFormer": "model", "ShadowRemover": "remover", "remove_shadow": "remover"}
+_LAZY = {"ShadowMaskFormer": "network.model", "ShadowRemover": "removal.remover", "remove_shadow": "removal.remover"}
 
 
 def __getattr__(name: str) -> object:

@@ -10,7 +10,7 @@ import pytest
 from shadowmaskformer.benchmark import race
 from shadowmaskformer.benchmark.race import Measurement, Result, Task
 from shadowmaskformer.benchmark.report import table
-from shadowmaskformer.config import ModelConfig
+from shadowmaskformer.network.config import ModelConfig
 from tiny import TINY
 
 

@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch")
 
 from engine.comparison import randomised  # noqa: E402
 from shadowmaskformer.benchmark.yardstick import Yardstick  # noqa: E402
-from shadowmaskformer.config import ModelConfig, variant  # noqa: E402
+from shadowmaskformer.network.config import ModelConfig, variant  # noqa: E402
 
 SMALL = ModelConfig(depths=(2, 2, 2, 1, 1))
 

@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from shadowmaskformer import weights
 from shadowmaskformer.cli import main
+from shadowmaskformer.network import weights
 
 
 def test_released_checkpoint_becomes_a_folder_of_weights(

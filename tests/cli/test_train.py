@@ -57,7 +57,7 @@ def test_missing_data_and_a_bad_budget_are_named(data: Path, tmp_path: Path) -> 
 
 
 def test_the_allocator_is_left_alone_on_request(monkeypatch: pytest.MonkeyPatch) -> None:
-    from shadowmaskformer.allocator import OPT_OUT, tune_allocator
+    from shadowmaskformer.machine import OPT_OUT, tune_allocator
 
     monkeypatch.setenv(OPT_OUT, "1")
     assert tune_allocator() is False

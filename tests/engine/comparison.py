@@ -7,9 +7,9 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from shadowmaskformer.config import ModelConfig  # noqa: E402
 from shadowmaskformer.engine import Floats, Network  # noqa: E402
-from shadowmaskformer.model import ShadowMaskFormer  # noqa: E402
+from shadowmaskformer.network.config import ModelConfig  # noqa: E402
+from shadowmaskformer.network.model import ShadowMaskFormer  # noqa: E402
 
 # Largest absolute difference from PyTorch where values are of order 1, as the project promises; in proportion where
 # they are larger. Float32 rounding of sums in another order measures 1e-6.
@@ -27,7 +27,7 @@ def randomised(config: ModelConfig) -> ShadowMaskFormer:
 
 
 def on_engine(model: ShadowMaskFormer) -> Network:
-    return Network(model.config, {name: tensor.numpy() for name, tensor in model.state_dict().items()})
+    return Network(model.config.to_dict(), {name: tensor.numpy() for name, tensor in model.state_dict().items()})
 
 
 def picture(height: int, width: int, batch: int | None = None, channels: int = 3) -> Floats:

@@ -14,10 +14,11 @@ import numpy as np
 import pytest
 
 from engine.comparison import TOLERANCE, assert_like_pytorch, expected, on_engine, picture, randomised
-from shadowmaskformer import engine, weights
-from shadowmaskformer.config import VARIANTS, ModelConfig
-from shadowmaskformer.embedding import mape
+from shadowmaskformer import engine
 from shadowmaskformer.errors import ArrayError, ConfigError, WeightsError
+from shadowmaskformer.network import weights
+from shadowmaskformer.network.config import VARIANTS, ModelConfig
+from shadowmaskformer.network.embedding import mape
 
 pytestmark = pytest.mark.skipif(engine.why_unavailable() is not None, reason=str(engine.why_unavailable()))
 
@@ -39,7 +40,7 @@ def test_an_embedding_may_have_more_channels() -> None:
 
 def test_release_checkpoint_gives_the_release_outputs(shared: Path) -> None:
     config, arrays = weights.read_release(shared / "parity" / "small.pth")
-    network = engine.Network(config, arrays)
+    network = engine.Network(config.to_dict(), arrays)
     cases = np.load(shared / "parity" / "cases.npz")
     names = sorted({name.split("/")[0] for name in cases})
     assert names
@@ -118,12 +119,12 @@ def test_memory_does_not_grow_over_a_thousand_calls() -> None:
 RUN_ON_ISA = """
 import sys, numpy as np
 from shadowmaskformer import engine
-from shadowmaskformer.config import ModelConfig
+from shadowmaskformer.network.config import ModelConfig
 given = np.load(sys.argv[1])
 arrays = {name: given[name] for name in given if name != "projected"}
 config = ModelConfig(depths=(2, 2, 2, 1, 1), attention_shares=(0.5, 0.5, 0.5, 0.0, 0.0))
 assert engine.isa() == sys.argv[3], engine.isa()
-np.save(sys.argv[2], engine.Network(config, arrays).forward(given["projected"]))
+np.save(sys.argv[2], engine.Network(config.to_dict(), arrays).forward(given["projected"]))
 """
 
 
@@ -155,7 +156,7 @@ def test_a_missing_weight_is_named() -> None:
     arrays = {name: tensor.numpy() for name, tensor in model.state_dict().items()}
     del arrays["stages.0.1.qkv.bias"]
     with pytest.raises(WeightsError, match=r"lack 'stages\.0\.1\.qkv\.bias'"):
-        engine.Network(model.config, arrays)
+        engine.Network(model.config.to_dict(), arrays)
 
 
 def test_a_weight_of_another_shape_is_named() -> None:
@@ -163,7 +164,7 @@ def test_a_weight_of_another_shape_is_named() -> None:
     arrays = {name: tensor.numpy() for name, tensor in model.state_dict().items()}
     arrays["head.weight"] = arrays["head.weight"][:3]
     with pytest.raises(WeightsError, match=r"'head\.weight' is \(3, 24, 3, 3\), expected \(4, 24, 3, 3\)"):
-        engine.Network(model.config, arrays)
+        engine.Network(model.config.to_dict(), arrays)
 
 
 def test_a_width_it_cannot_run_names_the_other_runtimes() -> None:

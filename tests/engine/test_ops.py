@@ -11,9 +11,9 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from shadowmaskformer import engine  # noqa: E402
-from shadowmaskformer.config import ModelConfig, variant  # noqa: E402
 from shadowmaskformer.engine import ops  # noqa: E402
-from shadowmaskformer.model import Block, ShadowMaskFormer  # noqa: E402
+from shadowmaskformer.network.config import ModelConfig, variant  # noqa: E402
+from shadowmaskformer.network.model import Block, ShadowMaskFormer  # noqa: E402
 
 pytestmark = pytest.mark.skipif(
     engine.why_unavailable() is not None, reason=f"no native engine: {engine.why_unavailable()}"

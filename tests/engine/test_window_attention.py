@@ -6,7 +6,7 @@ import pytest
 
 from engine.comparison import assert_like_pytorch, picture, randomised
 from shadowmaskformer import engine
-from shadowmaskformer.config import ModelConfig
+from shadowmaskformer.network.config import ModelConfig
 
 pytestmark = pytest.mark.skipif(engine.why_unavailable() is not None, reason=str(engine.why_unavailable()))
 

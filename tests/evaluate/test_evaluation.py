@@ -16,11 +16,9 @@ from shadowmaskformer.evaluate import (
     Predictions,
     RemoverMethod,
     evaluate,
-    interval_table,
     protocols,
-    protocols_table,
-    results_table,
 )
+from shadowmaskformer.report.results import interval_table, protocols_table, results_table
 
 STANDARD = [PROTOCOLS["istd-256"], PROTOCOLS["istd-full"]]
 DATASET = MaskSource("dataset")

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from shadowmaskformer import weights
 from shadowmaskformer.errors import ConfigError, WeightsError
+from shadowmaskformer.network import weights
 from shadowmaskformer.runtimes import export as exporting
 from shadowmaskformer.runtimes import load_runtime
 from shadowmaskformer.runtimes.exported import SUFFIXES
@@ -114,12 +114,12 @@ def test_torch_program_agrees_and_carries_the_configuration(tiny_weights: Path, 
 
     made = exporting.export(tiny_weights, "torch", tmp_path / "model.pt2")
     assert len(made.differences) >= 5
-    extra = {"shadowmaskformer.config": ""}
+    extra = {"shadowmaskformer.network.config": ""}
     program = torch.export.load(made.path, extra_files=extra).module()
     restored, head = program(torch.rand(1, 3, 6, 9), torch.rand(1, 1, 6, 9))
     assert restored.shape == (1, 3, 6, 9)
     assert head.shape == (1, 4, 6, 9)
-    assert json.loads(extra["shadowmaskformer.config"]) == TINY.to_dict()
+    assert json.loads(extra["shadowmaskformer.network.config"]) == TINY.to_dict()
 
 
 def test_a_file_that_differs_is_not_left(tiny_weights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

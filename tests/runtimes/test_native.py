@@ -10,8 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from shadowmaskformer import engine, weights
+from shadowmaskformer import engine
 from shadowmaskformer.errors import ConfigError
+from shadowmaskformer.network import weights
 from shadowmaskformer.runtimes import load_runtime
 from shadowmaskformer.runtimes.native import NativeRuntime
 from tiny import TINY, random_arrays

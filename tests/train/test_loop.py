@@ -19,8 +19,9 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from shadowmaskformer import train, weights  # noqa: E402
+from shadowmaskformer import train  # noqa: E402
 from shadowmaskformer.errors import ConfigError, OutputError, TrainingError  # noqa: E402
+from shadowmaskformer.network import weights  # noqa: E402
 from shadowmaskformer.train import learner, startup, validation  # noqa: E402
 from shadowmaskformer.train.journal import read_log  # noqa: E402
 from shadowmaskformer.train.processes import Processes  # noqa: E402

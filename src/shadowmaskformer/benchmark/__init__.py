@@ -9,11 +9,11 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from shadowmaskformer.benchmark.race import Result, Task, run_task
-from shadowmaskformer.config import ModelConfig
 from shadowmaskformer.errors import MissingExtraError, ShadowMaskFormerError
+from shadowmaskformer.network.config import ModelConfig
 
 if TYPE_CHECKING:
-    from shadowmaskformer.model import ShadowMaskFormer
+    from shadowmaskformer.network.model import ShadowMaskFormer
 
 __all__ = ["Result", "Task", "benchmark"]
 
@@ -38,7 +38,7 @@ def benchmark(
         on_result: called with each task's result as soon as it is there.
     """
     try:
-        from shadowmaskformer.model import ShadowMaskFormer
+        from shadowmaskformer.network.model import ShadowMaskFormer
     except ImportError:
         raise MissingExtraError(
             "the benchmark's yardstick needs PyTorch; install it with: pip install 'shadowmaskformer[torch]'"
@@ -71,8 +71,8 @@ def _random_network(variant: str) -> ShadowMaskFormer:
     """A network whose parameters are all random, biases too: the start of training would hide differences."""
     import torch
 
-    from shadowmaskformer.config import variant as configuration
-    from shadowmaskformer.model import ShadowMaskFormer
+    from shadowmaskformer.network.config import variant as configuration
+    from shadowmaskformer.network.model import ShadowMaskFormer
 
     torch.manual_seed(1)
     network = ShadowMaskFormer(configuration(variant))

@@ -21,8 +21,8 @@ from tempfile import TemporaryDirectory, TemporaryFile
 import numpy as np
 
 from shadowmaskformer.benchmark.worker import MATRIX_SIDE, Job
-from shadowmaskformer.config import ModelConfig
 from shadowmaskformer.errors import ShadowMaskFormerError
+from shadowmaskformer.network.config import ModelConfig
 
 CONTENDERS = ("yardstick", "yardstick-tuned", "torch", "torch-compile", "onnx", "openvino", "native")
 TRAINERS = ("yardstick", "torch", "native")
@@ -112,7 +112,7 @@ def count_flops(config: ModelConfig, task: Task) -> float:
     import torch
     from torch.utils.flop_counter import FlopCounterMode
 
-    from shadowmaskformer.model import ShadowMaskFormer
+    from shadowmaskformer.network.model import ShadowMaskFormer
 
     with torch.device("meta"), torch.no_grad(), FlopCounterMode(display=False) as counter:
         photo, mask = torch.empty(1, 3, *task.size), torch.empty(1, 1, *task.size)

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from shadowmaskformer.benchmark.race import Result
-from shadowmaskformer.config import ModelConfig
 from shadowmaskformer.errors import MissingExtraError, OutputError
+from shadowmaskformer.network.config import ModelConfig
 
 _COLUMNS = (
     "",

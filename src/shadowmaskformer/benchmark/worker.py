@@ -137,7 +137,7 @@ def _runtime(job: Job) -> Contestant:
 def _training(job: Job) -> Contestant:
     """A step of the paper's recipe: forward, L1, backward, AdamW; batch 1."""
     if job.contender == "native":
-        from shadowmaskformer.allocator import calm_openmp
+        from shadowmaskformer.machine import calm_openmp
 
         calm_openmp()  # as the `train` command does, before PyTorch is imported
     import torch
@@ -173,7 +173,7 @@ def _training(job: Job) -> Contestant:
 
 def _network(contender: str, weights: str) -> nn.Module:
     from shadowmaskformer.benchmark.yardstick import Yardstick
-    from shadowmaskformer.model import ShadowMaskFormer
+    from shadowmaskformer.network.model import ShadowMaskFormer
     from shadowmaskformer.runtimes import why_unavailable
 
     network = ShadowMaskFormer.from_pretrained(weights)
@@ -192,18 +192,18 @@ def _start(size: tuple[int, int], config: Any) -> Any:
     """The picture that the network corrects, (1, 3, H, W), or None where that is the photo."""
     import torch
 
-    from shadowmaskformer.embedding import embedding_of
+    from shadowmaskformer.network.embedding import embedding_of
 
     if not embedding_of(config).starts_relit:
         return None
-    from shadowmaskformer.relight import start_light
+    from shadowmaskformer.light.relight import start_light
 
     photo, mask = picture(size)
     return torch.from_numpy(start_light(photo, mask).apply(photo)).permute(2, 0, 1)[None].contiguous()
 
 
 def _tune_allocator() -> None:
-    from shadowmaskformer.allocator import tune_allocator
+    from shadowmaskformer.machine import tune_allocator
 
     tune_allocator()
 

@@ -13,8 +13,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from shadowmaskformer.config import ModelConfig
-from shadowmaskformer.embedding import embedding_of
+from shadowmaskformer.network.config import ModelConfig
+from shadowmaskformer.network.embedding import embedding_of
 
 
 class RescaleLayerNorm(nn.Module):

@@ -76,7 +76,7 @@ def _run(args: argparse.Namespace) -> int:
         print("interrupted", file=sys.stderr)
         return EXIT_INTERRUPTED
     except OSError as error:
-        from shadowmaskformer.output import shown
+        from shadowmaskformer.files import shown
 
         where = shown(str(error.filename)) if error.filename else "a file"
         lost = errors.OutputError(f"{where}: {error.strerror or error}; mend that and run it again")

@@ -27,9 +27,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     import numpy as np
 
-    from shadowmaskformer import weights
-    from shadowmaskformer.config import VARIANTS
     from shadowmaskformer.errors import OutputError
+    from shadowmaskformer.network import weights
+    from shadowmaskformer.network.config import VARIANTS
 
     folder: Path = args.output or args.checkpoint.with_suffix("")
     if (folder / weights.WEIGHTS_FILE).exists() and not args.overwrite:

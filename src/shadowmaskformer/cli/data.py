@@ -68,7 +68,7 @@ def _check(folder: Path, sheet: Path | None, args: argparse.Namespace) -> int:
     from shadowmaskformer.data import open_dataset
     from shadowmaskformer.data.check import check
     from shadowmaskformer.errors import ConfigError
-    from shadowmaskformer.output import check_output
+    from shadowmaskformer.files import check_output
 
     if sheet is not None:
         if sheet.suffix.lower() not in SHEET_KINDS:
@@ -133,7 +133,7 @@ def _save_sheet(dataset: Dataset, path: Path, overwrite: bool) -> None:
     import io
 
     from shadowmaskformer.data.check import contact_sheet
-    from shadowmaskformer.output import write_atomically
+    from shadowmaskformer.files import write_atomically
 
     buffer = io.BytesIO()
     contact_sheet(dataset).save(buffer, SHEET_KINDS[path.suffix.lower()], quality=90)
@@ -167,7 +167,7 @@ def _text(report: Report) -> str:
 
 
 def _within(folder: str, file: Path) -> str:
-    from shadowmaskformer.output import shown
+    from shadowmaskformer.files import shown
 
     return shown(file.relative_to(folder) if file.is_relative_to(folder) else file)
 

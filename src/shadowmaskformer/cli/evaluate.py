@@ -72,7 +72,7 @@ def run(args: argparse.Namespace) -> int:
 
     from shadowmaskformer import evaluate as room
     from shadowmaskformer.cli import EXIT_INTERRUPTED, EXIT_OK, EXIT_SOME_FAILED
-    from shadowmaskformer.evaluate import figures
+    from shadowmaskformer.report import figures, results
 
     if not args.no_report:
         figures.require()
@@ -114,13 +114,13 @@ def run(args: argparse.Namespace) -> int:
             print(f"{method.name}: {extra} pictures belong to no test picture; ignored", file=sys.stderr)
     for protocol in protocols:
         for subset in test.subsets:
-            print(room.results_table(evaluation, protocol, subset).text() + "\n")
-        print(room.interval_table(evaluation, protocol).text() + "\n")
-        print(room.extremes_table(evaluation, protocol).text() + "\n")
+            print(results.results_table(evaluation, protocol, subset).text() + "\n")
+        print(results.interval_table(evaluation, protocol).text() + "\n")
+        print(results.extremes_table(evaluation, protocol).text() + "\n")
     if len(protocols) > 1:
-        print(room.protocols_table(evaluation).text() + "\n")
+        print(results.protocols_table(evaluation).text() + "\n")
     if not args.no_report:
-        from shadowmaskformer.evaluate import evaluation_report
+        from shadowmaskformer.report import evaluation as evaluation_report
 
         report = evaluation_report.build(evaluation, methods, masks, seconds=time.monotonic() - started)
         print(f"report: {report.write(args.output)}")

@@ -34,7 +34,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from shadowmaskformer import imageio
+    from shadowmaskformer.photo import read as imageio
     from shadowmaskformer.runtimes.export import BOUNDS, export
 
     imageio.check_output(args.output, overwrite=args.overwrite)

@@ -24,7 +24,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def gather() -> dict[str, Any]:
     """All that is shown."""
-    from shadowmaskformer import engine, runtimes, weights
+    from shadowmaskformer import engine, runtimes
+    from shadowmaskformer.network import weights
 
     def version(package: str) -> str | None:
         try:

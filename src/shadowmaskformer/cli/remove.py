@@ -60,10 +60,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from shadowmaskformer import imageio
-    from shadowmaskformer.allocator import tune_allocator
+    from shadowmaskformer import masks
     from shadowmaskformer.errors import ConfigError, ImageReadError, OutputError
-    from shadowmaskformer.remover import ShadowRemover, compare, default_output
+    from shadowmaskformer.machine import tune_allocator
+    from shadowmaskformer.photo import read as imageio
+    from shadowmaskformer.removal.remover import ShadowRemover, compare, default_output
 
     began = time.perf_counter()
     from_stdin, to_stdout = (
@@ -96,7 +97,7 @@ def run(args: argparse.Namespace) -> int:
         sys.stdin.buffer.read() if from_stdin else args.photo,
         frame=args.frame, drop_metadata=args.drop_metadata, **limits,
     )  # fmt: skip
-    mask, told = imageio.read_mask(sys.stdin.buffer.read() if args.mask == "-" else args.mask, **limits)
+    mask, told = masks.read_mask(sys.stdin.buffer.read() if args.mask == "-" else args.mask, **limits)
     if args.runtime == "torch":
         tune_allocator()
     with _waiting(args.quiet or args.json):
@@ -143,8 +144,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _format(args: argparse.Namespace) -> str | None:
     """The format that the options ask for; None leaves it to the photo."""
-    from shadowmaskformer import imageio
     from shadowmaskformer.errors import ConfigError, OutputError
+    from shadowmaskformer.photo import read as imageio
 
     named = None if args.output in (None, "-") else str(args.output)
     wanted = args.format or (named and Path(named).suffix)

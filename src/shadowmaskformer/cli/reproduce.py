@@ -56,7 +56,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from shadowmaskformer.allocator import calm_openmp, tune_allocator
+    from shadowmaskformer.machine import calm_openmp, tune_allocator
 
     calm_openmp()  # before anything imports PyTorch
     from tqdm import tqdm
@@ -65,8 +65,9 @@ def run(args: argparse.Namespace) -> int:
     from shadowmaskformer import evaluate as room
     from shadowmaskformer.cli import EXIT_INTERRUPTED, EXIT_OK
     from shadowmaskformer.errors import ConfigError
-    from shadowmaskformer.evaluate import experiments, figures
-    from shadowmaskformer.evaluate.workshop import Workshop, distinct
+    from shadowmaskformer.report import figures
+    from shadowmaskformer.reproduce import experiments
+    from shadowmaskformer.reproduce.workshop import Workshop, distinct
 
     names = list(experiments.NAMES) if args.all else args.experiment
     if unknown := [name for name in names if name not in experiments.NAMES]:

@@ -58,7 +58,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from shadowmaskformer.allocator import calm_openmp, tune_allocator
+    from shadowmaskformer.machine import calm_openmp, tune_allocator
 
     calm_openmp()  # before anything imports PyTorch
     from tqdm.contrib.logging import logging_redirect_tqdm

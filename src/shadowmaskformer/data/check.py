@@ -13,12 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 
+from shadowmaskformer.arrays import from_float, to_float
 from shadowmaskformer.data.derive import box_mean, derive_mask
 from shadowmaskformer.data.layouts import Dataset, Problem, ProblemKind, Triplet
 from shadowmaskformer.data.pictures import gray_draft, read_mask, read_rgb, resize, size_of
 from shadowmaskformer.data.scenes import SAME_PICTURE, SAME_VIEW, CleanPictures
 from shadowmaskformer.errors import ImageReadError
-from shadowmaskformer.photo import from_float, to_float
 
 ALIGN_SIDE = 128
 """Side of the square pictures that are laid over each other; a shift is seen from about 1 % of the picture."""

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shadowmaskformer.errors import ArrayError
-from shadowmaskformer.masks import grow
+from shadowmaskformer.masks.shape import grow
 
 SHARE = 0.8
 """The edge lies where the shadow is this much as deep as in its core, in the logarithm."""

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from PIL import Image, ImageOps, UnidentifiedImageError
 
 from shadowmaskformer import masks
+from shadowmaskformer.arrays import from_float
 from shadowmaskformer.errors import ArrayError, ImageReadError, MaskError
-from shadowmaskformer.metadata import DECODER_ERRORS
-from shadowmaskformer.photo import from_float
+from shadowmaskformer.photo.exif import DECODER_ERRORS
 
 FORMATS = ("JPEG", "PNG", "TIFF", "BMP", "WEBP")
 

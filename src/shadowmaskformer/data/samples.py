@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from shadowmaskformer.arrays import from_float, to_float
 from shadowmaskformer.data import derive
 from shadowmaskformer.data.augment import Augment, change_light, draw_box, jitter_mask, turn
 from shadowmaskformer.data.layouts import Triplet, first_ten
@@ -28,8 +29,7 @@ from shadowmaskformer.data.pictures import read_mask, read_rgb, resize, size_of
 from shadowmaskformer.data.scenes import content_key, fingerprint
 from shadowmaskformer.data.synthetic import draw as draw_shadow
 from shadowmaskformer.errors import DatasetError, ImageReadError, OutputError
-from shadowmaskformer.output import write_atomically
-from shadowmaskformer.photo import from_float, to_float
+from shadowmaskformer.files import write_atomically
 
 PICTURES, INDEX = "pictures.bin", "index.json"
 SIDE = 320

@@ -15,14 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from shadowmaskformer.arrays import from_float, to_float
 from shadowmaskformer.data.adjust import adjust_clean
 from shadowmaskformer.data.derive import derive_mask
 from shadowmaskformer.data.layouts import WHOLE, Dataset, Triplet, pictures_in, read_folder_name
 from shadowmaskformer.data.pictures import read_mask, read_rgb, resize
 from shadowmaskformer.data.synthetic import draw
 from shadowmaskformer.errors import DatasetError, ImageReadError, OutputError
-from shadowmaskformer.output import write_atomically
-from shadowmaskformer.photo import from_float, to_float
+from shadowmaskformer.files import write_atomically
 
 Progress = Callable[[int, int], None]
 

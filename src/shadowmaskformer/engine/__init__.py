@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from shadowmaskformer.config import ModelConfig
 from shadowmaskformer.errors import ArrayError, ConfigError, MissingExtraError, WeightsError
 
 Floats = NDArray[np.float32]
@@ -61,15 +60,15 @@ class Network:
     """The whole network with its weights packed for this processor; safe to call from several threads.
 
     Args:
-        config: its configuration.
+        config: its configuration, `ModelConfig.to_dict()`.
         weights: float32 arrays by their name in `ShadowMaskFormer.state_dict()`; copied.
     """
 
-    def __init__(self, config: ModelConfig, weights: Mapping[str, Floats]) -> None:
+    def __init__(self, config: Mapping[str, Any], weights: Mapping[str, Floats]) -> None:
         isa()  # a wrong SHADOWMASKFORMER_ISA is not the weights' fault
         arrays = {name: np.ascontiguousarray(array, np.float32) for name, array in weights.items()}
         try:
-            self._network = _loaded().Network(config.to_dict(), arrays)
+            self._network = _loaded().Network(dict(config), arrays)
         except ValueError as error:
             raise WeightsError(str(error)) from None
 

@@ -1,4 +1,4 @@
-"""Scoring under named protocols, tables beside published results, figures, the report and the experiments."""
+"""Scoring under named protocols."""
 
 from shadowmaskformer.evaluate.evaluation import (
     ALL,
@@ -6,21 +6,15 @@ from shadowmaskformer.evaluate.evaluation import (
     Evaluation,
     EvaluationSet,
     evaluate,
-    extremes_table,
-    interval_table,
-    protocols_table,
-    results_table,
 )
 from shadowmaskformer.evaluate.methods import Input, MaskSource, Method, Predictions, RemoverMethod, Sample
 from shadowmaskformer.evaluate.protocols import PROTOCOLS, Measurement, Protocol, Reference, protocols
 from shadowmaskformer.evaluate.summary import Estimate, Summary, summarise
-from shadowmaskformer.evaluate.tables import Column, Row, Table
 
 __all__ = [
     "ALL",
     "PROTOCOLS",
     "UNSEEN",
-    "Column",
     "Estimate",
     "Evaluation",
     "EvaluationSet",
@@ -32,15 +26,9 @@ __all__ = [
     "Protocol",
     "Reference",
     "RemoverMethod",
-    "Row",
     "Sample",
     "Summary",
-    "Table",
     "evaluate",
-    "extremes_table",
-    "interval_table",
     "protocols",
-    "protocols_table",
-    "results_table",
     "summarise",
 ]

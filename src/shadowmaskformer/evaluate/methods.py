@@ -19,14 +19,15 @@ from typing import Protocol as Interface
 import numpy as np
 from numpy.typing import NDArray
 
-from shadowmaskformer import data, imageio, metrics
-from shadowmaskformer import weights as weights_room
+from shadowmaskformer import data, metrics
+from shadowmaskformer.arrays import to_float
 from shadowmaskformer.data import derive
-from shadowmaskformer.embedding import embedding_of
 from shadowmaskformer.errors import ConfigError, EvaluationError
 from shadowmaskformer.evaluate.protocols import as_float, as_uint8
-from shadowmaskformer.photo import to_float
-from shadowmaskformer.relight import RULE
+from shadowmaskformer.light.relight import RULE
+from shadowmaskformer.network import weights as weights_room
+from shadowmaskformer.network.embedding import embedding_of
+from shadowmaskformer.photo import read as imageio
 
 MASK_SOURCES = ("dataset", "derived")
 PICTURE_SUFFIXES = (".png", ".jpg", ".jpeg", ".tif", ".tiff", ".webp", ".bmp")
@@ -233,7 +234,7 @@ class RemoverMethod:
     heavy = True
 
     def __init__(self, weights: str | None, name: str | None = None) -> None:
-        from shadowmaskformer.remover import ShadowRemover
+        from shadowmaskformer.removal.remover import ShadowRemover
 
         if weights is None:
             self.remover = ShadowRemover(method="relight")

@@ -17,12 +17,12 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from shadowmaskformer.config import ModelConfig
-from shadowmaskformer.correction import Correction
-from shadowmaskformer.embedding import embedding_of
+from shadowmaskformer.arrays import average_down, fit_pixels
 from shadowmaskformer.errors import ConfigError, MissingExtraError
-from shadowmaskformer.photo import average_down, fit_pixels
-from shadowmaskformer.relight import start_light
+from shadowmaskformer.light.correction import Correction
+from shadowmaskformer.light.relight import start_light
+from shadowmaskformer.network.config import ModelConfig
+from shadowmaskformer.network.embedding import embedding_of
 
 log = logging.getLogger(__name__)
 

@@ -17,17 +17,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from shadowmaskformer import imageio
-from shadowmaskformer.embedding import embedding_of
+from shadowmaskformer import masks as mask_room
 from shadowmaskformer.errors import ConfigError, MissingExtraError, OutputError, WeightsError
-from shadowmaskformer.relight import start_light
+from shadowmaskformer.light.relight import start_light
+from shadowmaskformer.network.embedding import embedding_of
+from shadowmaskformer.photo import read as imageio
 from shadowmaskformer.runtimes import Floats
 from shadowmaskformer.runtimes.exported import CONFIG_KEY, OUTPUTS, SUFFIXES, config_to_text, input_names
 
 if TYPE_CHECKING:
     from torch import nn
 
-    from shadowmaskformer.model import ShadowMaskFormer
+    from shadowmaskformer.network.model import ShadowMaskFormer
 
 BOUNDS = {"onnx": 1e-5, "openvino": 1e-4, "torch": 1e-5}
 """Largest difference from the network that a file may show, pictures in [0, 1]."""
@@ -75,7 +76,7 @@ def export(weights: str | Path, to: str, path: Path) -> Export:
         raise MissingExtraError(
             f"the export needs {missing[0]}; install it with: pip install 'shadowmaskformer[export]'"
         )
-    from shadowmaskformer.model import ShadowMaskFormer
+    from shadowmaskformer.network.model import ShadowMaskFormer
 
     model = ShadowMaskFormer.from_pretrained(weights)
     try:
@@ -255,7 +256,7 @@ def _pieces(model: ShadowMaskFormer, batch: int, height: int, width: int) -> Arr
     """Network inputs of that shape: pieces of the demo photograph, down its middle, across its shadow's edge."""
     assets = Path(__file__).parents[1] / "assets"
     whole = imageio.read_photo(assets / "demo-photo.jpg").as_float()
-    marked, _ = imageio.read_mask(assets / "demo-mask.png")
+    marked, _ = mask_room.read_mask(assets / "demo-mask.png")
     top, left = (whole.shape[0] - height) // 2, (whole.shape[1] - width) // 2
     rows = [slice(top + 7 * i, top + 7 * i + height) for i in range(batch)]
     photos = [whole[row, left : left + width] for row in rows]

@@ -15,14 +15,14 @@ from typing import Any
 
 import numpy as np
 
-from shadowmaskformer.config import ModelConfig
-from shadowmaskformer.correction import Correction
-from shadowmaskformer.embedding import embedding_of
 from shadowmaskformer.errors import WeightsError
+from shadowmaskformer.light.correction import Correction
+from shadowmaskformer.network.config import ModelConfig
+from shadowmaskformer.network.embedding import embedding_of
 from shadowmaskformer.runtimes import Floats, NetworkInput, network_input, to_correction
 
 OUTPUTS = ("restored", "head")
-CONFIG_KEY = "shadowmaskformer.config"
+CONFIG_KEY = "shadowmaskformer.network.config"
 SUFFIXES = {"onnx": ".onnx", "openvino": ".xml", "torch": ".pt2"}
 
 

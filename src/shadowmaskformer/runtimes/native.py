@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from shadowmaskformer import weights as weight_files
-from shadowmaskformer.config import ModelConfig
-from shadowmaskformer.correction import Correction
 from shadowmaskformer.engine import Network
 from shadowmaskformer.errors import ConfigError
+from shadowmaskformer.light.correction import Correction
+from shadowmaskformer.network import weights as weight_files
+from shadowmaskformer.network.config import ModelConfig
 from shadowmaskformer.runtimes import network_input, to_correction
 
 Floats = NDArray[np.float32]
@@ -31,7 +31,7 @@ class NativeRuntime:
 
     def __init__(self, config: ModelConfig, weights: Mapping[str, Floats], threads: int | None = None) -> None:
         self.config = config
-        self._network = Network(config, weights)
+        self._network = Network(config.to_dict(), weights)
         self._threads = threads
 
     def correct(self, photo: Floats, mask: Floats) -> Correction:

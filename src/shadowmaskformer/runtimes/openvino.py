@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from shadowmaskformer.correction import Correction
 from shadowmaskformer.errors import WeightsError
+from shadowmaskformer.light.correction import Correction
 from shadowmaskformer.runtimes import Floats
 from shadowmaskformer.runtimes.exported import CONFIG_KEY, config_from_text, correction_of, exported_file, feed
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from shadowmaskformer.config import ModelConfig
-from shadowmaskformer.correction import Correction
 from shadowmaskformer.errors import ConfigError
-from shadowmaskformer.model import ShadowMaskFormer
+from shadowmaskformer.light.correction import Correction
+from shadowmaskformer.network.config import ModelConfig
+from shadowmaskformer.network.model import ShadowMaskFormer
 from shadowmaskformer.runtimes import Floats, network_input, to_correction
 
 

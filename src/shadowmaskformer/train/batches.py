@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from shadowmaskformer.data import Sample, Samples
-from shadowmaskformer.relight import start_light
+from shadowmaskformer.light.relight import start_light
 
 AHEAD = 3
 """Batches drawn in advance: enough to hide a slow one, few enough to follow a change of stage at once."""

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from shadowmaskformer.errors import TrainingError
-from shadowmaskformer.output import write_atomically
+from shadowmaskformer.files import write_atomically
 
 KEPT = 2
 _DIGEST_BYTES = hashlib.sha256().digest_size

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from shadowmaskformer.config import ModelConfig, variant
-from shadowmaskformer.embedding import embedding_of
 from shadowmaskformer.errors import ConfigError
+from shadowmaskformer.network.config import ModelConfig, variant
+from shadowmaskformer.network.embedding import embedding_of
 
 RECIPES = Path(__file__).parent / "recipes"
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from shadowmaskformer.errors import ConfigError
-from shadowmaskformer.output import write_atomically
+from shadowmaskformer.files import write_atomically
 
 DESCRIPTION, LOG, CURVES = "run.json", "log.jsonl", "curves.png"
 

@@ -12,9 +12,9 @@ import numpy as np
 import torch
 from torch import nn
 
-from shadowmaskformer import weights
 from shadowmaskformer.errors import ConfigError, TrainingError
-from shadowmaskformer.model import ShadowMaskFormer
+from shadowmaskformer.network import weights
+from shadowmaskformer.network.model import ShadowMaskFormer
 from shadowmaskformer.train.batches import Batch
 from shadowmaskformer.train.config import TrainConfig, differences
 from shadowmaskformer.train.losses import weighted_loss

@@ -14,7 +14,6 @@ from typing import Any
 import torch
 from tqdm import tqdm
 
-from shadowmaskformer import relight
 from shadowmaskformer.data import (
     Augment,
     Cache,
@@ -28,8 +27,9 @@ from shadowmaskformer.data import (
 )
 from shadowmaskformer.data.layouts import WHOLE
 from shadowmaskformer.data.samples import SIDE
-from shadowmaskformer.embedding import embedding_of
 from shadowmaskformer.errors import ConfigError, OutputError
+from shadowmaskformer.light import relight
+from shadowmaskformer.network.embedding import embedding_of
 from shadowmaskformer.train.checkpoint import has_checkpoint
 from shadowmaskformer.train.config import TrainConfig, differences
 from shadowmaskformer.train.journal import git_state, read_description, write_description

@@ -13,11 +13,11 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+from shadowmaskformer.arrays import from_float
 from shadowmaskformer.data import Sample, Samples
+from shadowmaskformer.light.relight import start_light
 from shadowmaskformer.metrics import Regions, absolute_error, lab_d50, psnr, region_mean
-from shadowmaskformer.model import ShadowMaskFormer
-from shadowmaskformer.photo import from_float
-from shadowmaskformer.relight import start_light
+from shadowmaskformer.network.model import ShadowMaskFormer
 from shadowmaskformer.runtimes.torch import correct
 
 PANEL_ROWS = 6

@@ -1,0 +1,99 @@
+"""Pictures as arrays: levels and floats, gray, sizes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from shadowmaskformer.errors import ArrayError
+
+_BYTES = np.dtype(np.uint8)
+
+
+def check_pixels(pixels: NDArray[Any]) -> None:
+    """Raise ArrayError unless `pixels` is RGB, (H, W, 3), uint8, uint16 or float32 with no side of 0."""
+    if pixels.ndim != 3 or pixels.shape[2] != 3 or 0 in pixels.shape:
+        raise ArrayError(f"pixels are {pixels.shape}; expected (height, width, 3), RGB, no side 0")
+    if pixels.dtype.name not in ("uint8", "uint16", "float32"):
+        raise ArrayError(f"pixels are {pixels.dtype}; expected uint8, uint16 or float32")
+
+
+def check_levels(values: NDArray[Any], name: str) -> None:
+    """Raise ArrayError unless all the floats in `values` are finite and in [0, 1]."""
+    bad = int(values.size - np.count_nonzero(np.isfinite(values)))
+    if bad:
+        raise ArrayError(f"{name}: {bad} of {values.size} values are NaN or infinite; replace them first")
+    low, high = float(values.min()), float(values.max())
+    if low < 0 or high > 1:
+        raise ArrayError(f"{name}: values from {low:g} to {high:g}; floats must lie in 0 to 1: rescale them")
+
+
+def to_float(pixels: NDArray[Any]) -> NDArray[np.float32]:
+    """Integer levels to float32 in [0, 1]; floats keep their values.
+
+    >>> to_float(np.array([0, 51, 255], np.uint8)).tolist()
+    [0.0, 0.20000000298023224, 1.0]
+    """
+    if pixels.dtype.kind == "u":
+        # Divided, not multiplied by 1/255: the nearest float, from which the level comes back.
+        return np.divide(pixels, np.float32(np.iinfo(pixels.dtype).max), dtype=np.float32)
+    return np.ascontiguousarray(pixels, np.float32)
+
+
+def from_float(values: NDArray[Any], dtype: np.dtype[Any] = _BYTES) -> NDArray[Any]:
+    """Floats to `dtype`, clamped to [0, 1] and rounded to the nearest level.
+
+    >>> from_float(np.array([-1.0, 0.5, 2.0])).tolist()
+    [0, 128, 255]
+    """
+    if values.dtype.kind != "f":
+        values = to_float(values)
+    if dtype.kind == "f":
+        return np.clip(values, 0, 1).astype(dtype)
+    top = np.float32(np.iinfo(dtype).max)
+    levels = np.empty(values.shape, dtype)
+    # In strips: on a large photo, moving whole intermediate arrays would cost more than the arithmetic.
+    for first in range(0, len(values), 64):
+        strip = np.clip(values[first : first + 64], 0, 1)
+        strip *= top
+        strip += np.float32(0.5)
+        levels[first : first + 64] = strip
+    return levels
+
+
+def gray_levels(pixels: NDArray[Any]) -> NDArray[Any]:
+    """One channel from three: theirs, bit for bit, where all agree, else their luma (ITU-R BT.601).
+
+    >>> gray_levels(np.array([[[7, 7, 7], [255, 0, 0]]], np.uint8)).tolist()
+    [[7, 76]]
+    """
+    red = pixels[..., 0]
+    agree = (red == pixels[..., 1]) & (red == pixels[..., 2])
+    if agree.all():
+        return red
+    luma = to_float(pixels) @ np.array([0.299, 0.587, 0.114], np.float32)
+    return np.where(agree, red, from_float(luma, pixels.dtype))
+
+
+def fit_pixels(height: int, width: int, pixels: int) -> tuple[int, int]:
+    """The size of a picture reduced to about `pixels` pixels; its own if it has no more.
+
+    >>> fit_pixels(480, 640, 120 * 160), fit_pixels(480, 640, 10**6)
+    ((120, 160), (480, 640))
+    """
+    scale = min(1.0, (pixels / (height * width)) ** 0.5)
+    return max(1, round(height * scale)), max(1, round(width * scale))
+
+
+def average_down(planes: NDArray[np.float32], height: int, width: int) -> NDArray[np.float32]:
+    """Average (H, W, C) down to a smaller size; the array itself where the size is its own."""
+    if planes.shape[:2] == (height, width):
+        return planes
+    channels = [
+        Image.fromarray(np.ascontiguousarray(planes[..., c])).resize((width, height), Image.Resampling.BOX)
+        for c in range(planes.shape[2])
+    ]
+    return np.stack([np.asarray(channel, np.float32) for channel in channels], axis=-1)

@@ -1,0 +1,1 @@
+"""How light changes: corrections, and the floor that measures them without learning."""

@@ -1,0 +1,364 @@
+"""The floor that needs no learning: shadow light turned back into sunlight from what the mask's edge shows.
+
+On both sides of a shadow's edge lies mostly the same material in two lights. The picture is cut into a grid
+of cells; wherever the edge passes, the mean colours of a band inside and a band outside make one *pair*.
+Pairs that disagree with the rest (the edge of the shadow was also the edge of a thing) lose their weight.
+Every shadowed cell then takes the pairs that are near it and whose shaded colour resembles its own: that
+gives its own `w` and `b` of the paper's model, `I_free = w * I_shadow + b`, per channel.
+
+How softly the shadow ends is measured too: how far the colour has fallen from the lit to the shaded band, as a
+function of the distance to the mask's edge, gives the penumbra's profile, in every cell its own: a shadow is
+sharp where it touches what casts it and softens with the distance. If the middle of the whole shadow's profile
+lies off the edge, the mask was drawn too wide or too narrow, and the bands are measured again from where the
+edge should be. Inside the penumbra the two lights mix, `I = (1 - k) * I_free + k * (I_free - b) / w`.
+
+All constants were chosen on the training part of SRD at 256x256; lengths are fractions of the picture's size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from shadowmaskformer.arrays import average_down
+from shadowmaskformer.errors import ArrayError
+from shadowmaskformer.light.correction import Correction
+
+RULE = 2
+"""Counts up when `relight` answers otherwise: networks that start from its picture are trained on one rule."""
+FALLBACK_GAIN = 2.5
+"""The paper's w1: what a shadow is taken to cost where the picture does not tell."""
+
+_WORKING_SIDE = 1024  # pixels; larger pictures are measured on a reduced copy
+_CELLS = 20  # along the picture's side
+_EDGE = 8 / 256  # nearer to the edge than this a band counts less: the penumbra lies there
+_BAND = 24 / 256  # how far from the edge the bands reach
+_PENUMBRA = 14 / 256  # how far from the edge the shadow may still fade
+_ASTRAY = 3 / 256  # a mask drawn wider or narrower than this is measured a second time from the true edge
+_WHOLE = 9 / 256  # how strongly a cell's penumbra is drawn towards the whole shadow's
+_NEAR = 0.25  # distance at which a pair's weight has fallen to a quarter
+_ALIKE = 0.15  # distance in colour at which a pair's weight has fallen to a quarter
+_DARK = 0.02  # keeps ratios of nearly black colours finite
+
+# A pair loses its weight when its logarithm of lit over shaded colour lies this far from the others', in
+# brightness and in hue, or this far from a typical shadow's.
+_OTHER_DEPTH = 0.25
+_OTHER_HUE = 0.08
+_ATYPICAL = 0.5
+_TYPICAL = np.array([0.78, 0.74, 0.68])
+
+# What casts the shadow hides some of the sky from its surroundings too: they are brighter without it.
+_SKY = 1.03
+# Cameras compress highlights, so contrast grows by less than brightness: typically by this share of it, which
+# is trusted as much as the contrasts measured in the bands.
+_CONTRAST = 0.6
+_FLAT = 0.02  # deviation of brightness below which a band shows noise rather than texture
+
+
+def relight(photo: np.ndarray, mask: np.ndarray) -> Correction:
+    """Return the correction that gives the masked shadow the light of its surroundings.
+
+    Args:
+        photo: RGB float32, (H, W, 3), [0, 1].
+        mask: float32, (H, W), [0, 1]; above 0.5 is shadow.
+
+    Returns:
+        Gain and offset of the photo's size; exactly 1 and 0 beyond the penumbra, and everywhere where the
+        mask is empty.
+    """
+    height, width = _checked_size(photo, mask)
+    if not (mask > 0.5).any():
+        return Correction.identity(height, width)
+    scale = _WORKING_SIDE / max(height, width)
+    if scale >= 1:
+        return _relight(photo, mask > 0.5)
+    small = max(1, round(height * scale)), max(1, round(width * scale))
+    shadow = average_down(mask[:, :, None], *small)[:, :, 0] > 0.5
+    if not shadow.any():  # a line of a pixel, gone with the reduction
+        return Correction.identity(height, width)
+    return _relight(average_down(photo, *small), shadow).resized(height, width)
+
+
+def start_light(photo: np.ndarray, mask: np.ndarray) -> Correction:
+    """Return `relight` held to [0, 1]: the picture that `mape-physical` shows the network and lets it correct."""
+    return relight(photo, mask).clamped(photo)
+
+
+@dataclass(frozen=True)
+class _Grid:
+    """Square cells over a picture, or over the part of it around the shadow."""
+
+    cell_of_pixel: np.ndarray  # (H, W), row * columns + column
+    rows: int
+    columns: int
+    side: float  # of the square with the whole picture's area: the unit of all lengths
+
+    @classmethod
+    def over(cls, shape: tuple[int, ...], side: float) -> _Grid:
+        height, width = shape
+        cell = max(side / _CELLS, 1.0)
+        row, column = (np.arange(length) / cell for length in (height, width))
+        row, column = row.astype(np.intp), column.astype(np.intp)
+        columns = int(column[-1]) + 1
+        return cls(row[:, None] * columns + column, int(row[-1]) + 1, columns, side)
+
+    def places(self, cells: np.ndarray) -> np.ndarray:
+        """Return where the chosen cells (rows, columns) lie, (N, 2), in picture sides."""
+        return np.argwhere(cells) / _CELLS
+
+    def sums(self, values: Iterable[np.ndarray], weight: np.ndarray, pixels: np.ndarray) -> np.ndarray:
+        """Return per cell the weighted sum of each of C `values` and of the weight: (rows, columns, C + 1)."""
+        cell, count = self.cell_of_pixel[pixels], self.rows * self.columns
+        planes = [np.bincount(cell, column * weight, count) for column in values]
+        planes.append(np.bincount(cell, weight, count))
+        return np.stack(planes, axis=-1).reshape(self.rows, self.columns, -1)
+
+
+@dataclass(frozen=True)
+class _Pairs:
+    """What both sides of the edge show, one row for each cell that the edge passes."""
+
+    cells: np.ndarray  # (rows, columns), True where there is a pair
+    shaded: np.ndarray  # (N, 3), [0, 1]
+    lit: np.ndarray  # (N, 3), [0, 1]
+    contrast: np.ndarray  # (N,), log of how much contrast grows, as a share of how much brightness does
+    weight: np.ndarray  # (N,), how far to trust the pair
+
+
+def _relight(photo: np.ndarray, shadow: np.ndarray) -> Correction:
+    side = _side(shadow.shape)
+    box = _box_around(shadow, _reach(side))
+    correction = Correction.identity(*shadow.shape)
+    photo, shadow = photo[box], shadow[box]
+    grid = _Grid.over(shadow.shape, side)
+    distance = _signed_distance(shadow, _reach(side))
+    pairs = _edge_pairs(photo, distance, grid)
+    whole, profiles = _penumbra(photo, distance, pairs, grid)
+    astray = _edge_astray(whole, grid)
+    if astray and (distance > astray).any():
+        distance = distance - np.float32(astray)
+        pairs = _edge_pairs(photo, distance, grid)
+        _, profiles = _penumbra(photo, distance, pairs, grid)
+    gain, offset = _light_per_cell(photo, distance > 0, pairs, grid)
+    depth = _depth(distance, profiles, grid)[:, :, None]
+    # The mix of both lights, I = (1 - k) * I_free + k * (I_free - b) / w, solved for I_free.
+    loss = depth / _enlarge(gain, grid, *shadow.shape)
+    np.divide(1, 1 - depth + loss, out=correction.gain[box])
+    np.multiply(correction.gain[box], loss * _enlarge(offset, grid, *shadow.shape), out=correction.offset[box])
+    return correction
+
+
+def _edge_pairs(photo: np.ndarray, distance: np.ndarray, grid: _Grid) -> _Pairs:
+    edge, band = _EDGE * grid.side, _BAND * grid.side
+    colours: list[np.ndarray] = []
+    deviations: list[np.ndarray] = []
+    weights: list[np.ndarray] = []
+    for inwards in (distance, -distance):
+        near = (inwards > 0) & (inwards <= band)
+        colour = photo[near]
+        brightness = colour @ np.full(3, 1 / 3, np.float32)
+        trust = np.square(np.square(np.minimum(inwards[near] / edge, 1)))
+        sums = _sum_of_neighbours(grid.sums((*colour.T, np.square(brightness)), trust, near))
+        means = sums[:, :, :4] / np.maximum(sums[:, :, 4:], 1e-6)
+        colours.append(means[:, :, :3])
+        deviations.append(np.sqrt(np.maximum(means[:, :, 3] - means[:, :, :3].mean(axis=2) ** 2, 0)))
+        weights.append(sums[:, :, 4])
+    weight = np.minimum(*weights)
+    cells = weight > edge
+    shaded, lit = colours[0][cells], colours[1][cells]
+    ratio = np.log((lit + _DARK) / (shaded + _DARK))
+    rougher = np.hypot(deviations[1][cells], _FLAT) / np.hypot(deviations[0][cells], _FLAT / 2)
+    contrast = np.clip(np.log(rougher) - ratio.mean(axis=1), np.log(0.2), np.log(1.5))
+    return _Pairs(cells, shaded, lit, contrast, _without_outliers(ratio, weight[cells]))
+
+
+def _without_outliers(ratio: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """Return the weights (N,) after a few steps towards the ratio (N, 3) on which most of the edge agrees."""
+    typical = weight / (1 + np.mean((ratio - _TYPICAL) ** 2, axis=1) / _ATYPICAL**2)
+    trusted = typical
+    for _ in range(5 if len(weight) else 0):
+        apart = ratio - trusted @ ratio / trusted.sum()
+        depth = apart.mean(axis=1)
+        hue = np.mean((apart - depth[:, None]) ** 2, axis=1)
+        trusted = typical / (1 + depth**2 / _OTHER_DEPTH**2 + hue / _OTHER_HUE**2) ** 2
+    return trusted
+
+
+def _light_from(pairs: _Pairs, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return `w` and `b`, (M, 3) float32 each, from the pairs weighted by each row of `weight` (M, N)."""
+    if not len(pairs.weight):
+        shape = (len(weight), 3)
+        return np.full(shape, FALLBACK_GAIN, np.float32), np.zeros(shape, np.float32)
+    share = weight / weight.sum(axis=1, keepdims=True)
+    shaded, lit = share @ pairs.shaded, share @ pairs.lit * _SKY
+    contrast = np.clip(np.sqrt(_CONTRAST * np.exp(share @ pairs.contrast)), 0.35, 1)[:, None]
+    gain = np.maximum(contrast * (lit + _DARK) / (shaded + _DARK), 1)
+    return gain.astype(np.float32), (lit - gain * shaded).astype(np.float32)
+
+
+def _light_per_cell(photo: np.ndarray, shadow: np.ndarray, pairs: _Pairs, grid: _Grid) -> tuple[np.ndarray, np.ndarray]:
+    """Return gain and offset of the grid, (rows, columns, 3) each, from near pairs of similar colour."""
+    sums = grid.sums(photo[shadow].T, np.ones(np.count_nonzero(shadow), np.float32), shadow)
+    # The penumbra reaches into cells without shadow: they take the colour of their neighbours.
+    for _ in range(2):
+        sums = np.where(sums[:, :, 3:] > 0, sums, _sum_of_neighbours(sums))
+    wanted = sums[:, :, 3] > 0
+    colour = sums[wanted][:, :3] / sums[wanted][:, 3:]
+    apart = _squared_distances(grid.places(wanted), grid.places(pairs.cells)) / _NEAR**2
+    unlike = _squared_distances(colour, pairs.shaded) / _ALIKE**2
+    gain = np.ones((grid.rows, grid.columns, 3), np.float32)
+    offset = np.zeros_like(gain)
+    gain[wanted], offset[wanted] = _light_from(pairs, pairs.weight / np.square((1 + apart) * (1 + unlike)))
+    return gain, offset
+
+
+def _penumbra(photo: np.ndarray, distance: np.ndarray, pairs: _Pairs, grid: _Grid) -> tuple[np.ndarray, np.ndarray]:
+    """Return the share of the shadow's depth, [0, 1], in steps of a pixel across the edge: the profiles.
+
+    The least-squares share of the way from the lit to the shaded colour, made to rise from 0 outside to 1
+    inside. One profile is the whole shadow's, (2 R,); each cell has its own, (rows, columns, 2 R), which it
+    shares with its neighbours and which is the whole shadow's where they show little of the edge.
+    """
+    reach = int(np.ceil(_PENUMBRA * grid.side))
+    abrupt = np.repeat([0.0, 1.0], reach)
+    near = np.abs(distance) < reach
+    sides = np.zeros((grid.rows, grid.columns, 6), np.float32)
+    sides[pairs.cells] = np.column_stack([pairs.lit, pairs.shaded - pairs.lit])
+    cell = grid.cell_of_pixel[near]
+    lit, fall = np.hsplit(sides.reshape(-1, 6)[cell], 2)
+    step = cell * len(abrupt) + np.floor(distance[near]).astype(np.intp) + reach
+    fallen, full = (
+        np.bincount(step, np.einsum("nc,nc->n", change, fall), grid.rows * grid.columns * len(abrupt)).reshape(
+            grid.rows, grid.columns, -1
+        )
+        for change in (photo[near] - lit, fall)
+    )
+    whole = _rising(fallen.sum(axis=(0, 1)), full.sum(axis=(0, 1)), abrupt, 1e-4)
+    return whole, _rising(_sum_of_neighbours(fallen), _sum_of_neighbours(full), whole, _WHOLE * grid.side)
+
+
+def _rising(fallen: np.ndarray, full: np.ndarray, usual: np.ndarray, trust: float) -> np.ndarray:
+    """Return `fallen / full` drawn towards the `usual` profile, rising from 0 to 1 along the last axis."""
+    share = np.clip((fallen + trust * usual) / (full + trust), 0, 1)
+    share = (np.maximum.accumulate(share, -1) + np.minimum.accumulate(share[..., ::-1], -1)[..., ::-1]) / 2
+    padded = np.concatenate([share[..., :1], share, share[..., -1:]], axis=-1)
+    share = 0.25 * padded[..., :-2] + 0.5 * share + 0.25 * padded[..., 2:]
+    share[..., 0], share[..., -1] = 0, 1
+    return share
+
+
+def _edge_astray(profile: np.ndarray, grid: _Grid) -> float:
+    """Return how many pixels too far out the mask's edge lies, beyond what the bands stand anyway."""
+    astray = float(np.interp(0.5, profile, _middles(profile)))
+    allowed = _ASTRAY * grid.side
+    return float(np.sign(astray)) * max(abs(astray) - allowed, 0.0)
+
+
+def _depth(distance: np.ndarray, profiles: np.ndarray, grid: _Grid) -> np.ndarray:
+    """Return how much of the shadow's full depth each pixel has, (H, W) float32, [0, 1]."""
+    depth = (distance > 0).astype(np.float32)
+    height, width = distance.shape
+    reach = profiles.shape[2] // 2
+    row, column = np.nonzero(np.abs(distance) < reach)
+    tall = np.tensordot(_bilinear(height, grid.rows, grid.side), profiles.astype(np.float32), axes=1)
+    across = _place(width, grid.columns, grid.side)[column]
+    along = np.clip(distance[row, column] + np.float32(reach - 0.5), 0, 2 * reach - 1)
+    left, before = across.astype(np.intp), along.astype(np.intp)
+    right, after = np.minimum(left + 1, grid.columns - 1), np.minimum(before + 1, 2 * reach - 1)
+    towards = along - before
+    here, there = (tall[row, at, before] * (1 - towards) + tall[row, at, after] * towards for at in (left, right))
+    depth[row, column] = here + (across - left) * (there - here)
+    return depth
+
+
+def _middles(profile: np.ndarray) -> np.ndarray:
+    return np.arange(len(profile)) - len(profile) // 2 + 0.5
+
+
+def _signed_distance(shadow: np.ndarray, reach: int) -> np.ndarray:
+    """Return the distance to the mask's edge, (H, W) pixels, positive inside, exact up to `reach`."""
+    inside, outside = _distance_within(shadow, reach), _distance_within(~shadow, reach)
+    return np.where(shadow, inside - np.float32(0.5), np.float32(0.5) - outside)
+
+
+def _distance_within(region: np.ndarray, reach: int) -> np.ndarray:
+    """Return each pixel's distance to the nearest pixel outside `region`, at most `reach` + 1."""
+    height, width = region.shape
+    column = np.arange(width, dtype=np.int32)
+    before = np.maximum.accumulate(np.where(region, -width - reach, column), axis=1)
+    after = np.minimum.accumulate(np.where(region, 2 * width + reach, column)[:, ::-1], axis=1)[:, ::-1]
+    along = np.minimum(np.minimum(column - before, after - column), reach + 1)
+    # 16 bits hold the squares up to a reach of 180, more than a picture of working size needs.
+    squared = np.square(along).astype(np.int16)
+    nearest = squared.copy()
+    shifted = np.empty_like(squared)
+    for step in range(1, min(reach, height - 1) + 1):
+        np.add(squared, step * step, out=shifted)
+        np.minimum(nearest[step:], shifted[:-step], out=nearest[step:])
+        np.minimum(nearest[:-step], shifted[step:], out=nearest[:-step])
+    return np.minimum(np.sqrt(nearest, dtype=np.float32), np.float32(reach + 1))
+
+
+def _sum_of_neighbours(cells: np.ndarray) -> np.ndarray:
+    """Return the sum over each cell and the eight around it."""
+    padded = np.pad(cells, ((1, 1), (1, 1), (0, 0)))
+    rows = padded[:-2] + padded[1:-1] + padded[2:]
+    return rows[:, :-2] + rows[:, 1:-1] + rows[:, 2:]
+
+
+def _squared_distances(these: np.ndarray, those: np.ndarray) -> np.ndarray:
+    """Return |a - b|² for every row a of `these` and b of `those`, (N, M) float32."""
+    these, those = these.astype(np.float32), those.astype(np.float32)
+    squares = np.sum(these**2, axis=1)[:, None] + np.sum(those**2, axis=1)
+    return np.maximum(squares - 2 * (these @ those.T), 0)
+
+
+def _enlarge(cells: np.ndarray, grid: _Grid, height: int, width: int) -> np.ndarray:
+    """Return cell values (rows, columns, 3) as a smooth picture (height, width, 3), bilinear."""
+    tall = np.tensordot(_bilinear(height, grid.rows, grid.side), cells, axes=1)
+    wide = _bilinear(width, grid.columns, grid.side)
+    picture = np.empty((height, width, 3), np.float32)
+    for channel in range(3):
+        np.matmul(tall[:, :, channel], wide.T, out=picture[:, :, channel])
+    return picture
+
+
+def _bilinear(size: int, cells: int, side: float) -> np.ndarray:
+    """Return the weights (size, cells) with which each pixel sees the middles of the cells."""
+    place = _place(size, cells, side)
+    return np.maximum(1 - np.abs(place[:, None] - np.arange(cells, dtype=np.float32)), 0)
+
+
+def _place(size: int, cells: int, side: float) -> np.ndarray:
+    """Return where each pixel lies between the middles of the cells, (size,), [0, cells - 1]."""
+    place = (np.arange(size, dtype=np.float32) + 0.5) / max(side / _CELLS, 1.0) - 0.5
+    return np.clip(place, 0, cells - 1)
+
+
+def _box_around(shadow: np.ndarray, margin: int) -> tuple[slice, slice]:
+    """Return the rows and columns of the shadow and `margin` pixels around it."""
+    rows, columns = np.flatnonzero(shadow.any(axis=1)), np.flatnonzero(shadow.any(axis=0))
+    return (
+        slice(max(int(rows[0]) - margin, 0), int(rows[-1]) + margin + 1),
+        slice(max(int(columns[0]) - margin, 0), int(columns[-1]) + margin + 1),
+    )
+
+
+def _side(shape: tuple[int, ...]) -> float:
+    """Return the side of the square with the picture's area."""
+    return max(float(np.sqrt(shape[0] * shape[1])), 1.0)
+
+
+def _reach(side: float) -> int:
+    """Return how many pixels from the edge anything is measured or changed."""
+    return int(np.ceil(max(_BAND, _PENUMBRA) * side)) + 1
+
+
+def _checked_size(photo: np.ndarray, mask: np.ndarray) -> tuple[int, int]:
+    if photo.ndim != 3 or photo.shape[2] != 3 or photo.dtype != np.float32:
+        raise ArrayError(f"photo is {photo.dtype} of shape {photo.shape}; expected float32 RGB (H, W, 3)")
+    if mask.shape != photo.shape[:2]:
+        raise ArrayError(f"mask is {mask.shape}, photo is {photo.shape[:2]}; resize the mask to the photo's size")
+    return photo.shape[0], photo.shape[1]

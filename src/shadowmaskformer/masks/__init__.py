@@ -1,0 +1,31 @@
+"""Shadow masks: (H, W) arrays in [0, 1], 1 = shadow."""
+
+from shadowmaskformer.masks.read import (
+    as_mask,
+    describe,
+    fit,
+    interpret,
+    looks_inverted,
+    read_mask,
+    snap,
+    strengthen,
+)
+from shadowmaskformer.masks.shape import Mask, blend_weight, feather, grow, invert, resize, shrink
+
+__all__ = [
+    "Mask",
+    "as_mask",
+    "blend_weight",
+    "describe",
+    "feather",
+    "fit",
+    "grow",
+    "interpret",
+    "invert",
+    "looks_inverted",
+    "read_mask",
+    "resize",
+    "shrink",
+    "snap",
+    "strengthen",
+]

@@ -1,0 +1,1 @@
+"""The network, its configuration and its weights."""

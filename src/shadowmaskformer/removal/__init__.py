@@ -1,0 +1,1 @@
+"""From a photo and a mask to a photo without the shadow."""

@@ -1,0 +1,164 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from shadowmaskformer.errors import ArrayError
+from shadowmaskformer.light.relight import FALLBACK_GAIN, relight
+
+ATTENUATION = np.float32([0.4, 0.45, 0.5])
+
+
+def pavement(height: int = 96, width: int = 128, seed: int = 0) -> np.ndarray:
+    """A textured ground without shadow, (H, W, 3), about 0.45 to 0.75."""
+    rng = np.random.default_rng(seed)
+    ground = np.float32([0.62, 0.58, 0.52]) + 0.05 * rng.standard_normal((height, width, 1), dtype=np.float32)
+    return np.clip(ground, 0, 1).astype(np.float32)
+
+
+def disc(height: int = 96, width: int = 128, row: float = 0.5, column: float = 0.5, radius: float = 0.3):
+    y, x = np.mgrid[:height, :width]
+    return ((y / height - row) ** 2 + (x / width - column) ** 2 < radius**2).astype(np.float32)
+
+
+def shade(free: np.ndarray, mask: np.ndarray) -> np.ndarray:
+    return np.where(mask[:, :, None] > 0, free * ATTENUATION, free).astype(np.float32)
+
+
+def error(picture: np.ndarray, free: np.ndarray, mask: np.ndarray) -> float:
+    return float(np.abs(picture - free)[mask > 0].mean())
+
+
+def test_shadow_on_one_ground_gets_the_light_of_its_surroundings():
+    free, mask = pavement(), disc()
+    photo = shade(free, mask)
+    restored = relight(photo, mask).apply(photo)
+    np.testing.assert_allclose(restored[mask > 0].mean(axis=0), free[mask > 0].mean(axis=0), atol=0.03)
+    assert error(restored, free, mask) < 0.15 * error(photo, free, mask)
+
+
+def test_empty_mask_changes_no_bit():
+    photo = pavement()
+    np.testing.assert_array_equal(relight(photo, np.zeros((96, 128), np.float32)).apply(photo), photo)
+
+
+@pytest.mark.parametrize("scale", [1, 12], ids=["working size", "reduced first"])
+def test_pixels_far_from_the_mask_stay_bit_identical(scale):
+    height, width = 96 * scale, 128 * scale
+    free, mask = pavement(height, width), disc(height, width, radius=0.1)
+    photo = shade(free, mask)
+    far = disc(height, width, radius=0.3) == 0
+    np.testing.assert_array_equal(relight(photo, mask).apply(photo)[far], photo[far])
+
+
+@pytest.mark.parametrize(
+    "mask",
+    [
+        disc(row=0.0, column=0.0),
+        disc(radius=0.4) - disc(radius=0.2),
+        disc(column=0.2, radius=0.15) + disc(column=0.8, radius=0.15),
+        disc(radius=0.04),
+    ],
+    ids=["at the border", "with a hole", "two shadows", "small"],
+)
+def test_masks_of_every_shape_lose_most_of_their_shadow(mask):
+    free = pavement()
+    photo = shade(free, mask)
+    assert error(relight(photo, mask).apply(photo), free, mask) < 0.4 * error(photo, free, mask)
+
+
+def test_each_shadow_gets_its_own_depth():
+    free = np.full((96, 160, 3), 0.6, np.float32)
+    left, right = disc(96, 160, column=0.2, radius=0.15), disc(96, 160, column=0.8, radius=0.15)
+    photo = free * (1 - 0.3 * left - 0.7 * right)[:, :, None]
+    restored = relight(photo, left + right).apply(photo)
+    np.testing.assert_allclose(restored[left > 0].mean(), 0.6, atol=0.06)
+    np.testing.assert_allclose(restored[right > 0].mean(), 0.6, atol=0.06)
+
+
+def test_two_materials_under_one_shadow_keep_their_difference():
+    free = pavement()
+    free[:, 64:] *= np.float32([0.5, 0.8, 0.5])
+    mask = disc()
+    photo = shade(free, mask)
+    restored = relight(photo, mask).apply(photo)
+    for half in (np.s_[:, :56], np.s_[:, 72:]):
+        inside = mask[half] > 0
+        np.testing.assert_allclose(restored[half][inside].mean(axis=0), free[half][inside].mean(axis=0), atol=0.04)
+
+
+def test_soft_edge_is_measured_and_leaves_no_rim():
+    free = np.full((128, 160, 3), 0.6, np.float32)
+    y, x = np.mgrid[:128, :160]
+    radius = np.hypot(y - 64, x - 80)
+    depth = np.clip((44 - radius) / 8, 0, 1)[:, :, None].astype(np.float32)  # fades from 36 to 44 pixels
+    photo = free * (1 - depth * (1 - ATTENUATION))
+    mask = (radius < 40).astype(np.float32)
+    restored = relight(photo, mask).apply(photo)
+    assert np.abs(restored - free).max() < 0.08
+    assert np.abs(photo - free).max() > 0.3
+
+
+def test_shadow_that_is_sharp_on_one_side_and_soft_on_the_other_leaves_no_rim():
+    free = pavement(256, 320)
+    y, x = np.mgrid[:256, :320]
+    width = 1 + 15 * y / 256  # of the fading, in pixels: what casts the shadow stands at the top
+    across = 60 - np.abs(x - 160)
+    depth = np.clip(across / width + 0.5, 0, 1)[:, :, None].astype(np.float32)
+    photo = free * (1 - depth * (1 - ATTENUATION))
+    restored = relight(photo, (across > 0).astype(np.float32)).apply(photo)
+    for rows in (slice(0, 64), slice(192, 256)):
+        wrong = np.abs((restored - free)[rows].mean(axis=(0, 2)))
+        assert wrong.max() < 0.07, f"a line {wrong.max():.3f} off along the edge in {rows}"
+
+
+@pytest.mark.parametrize("radius", [0.26, 0.36], ids=["too narrow", "too wide"])
+def test_mask_drawn_beside_the_shadows_edge_still_finds_the_shadow(radius):
+    free, mask = pavement(256, 320), disc(256, 320, radius=0.3)
+    photo, drawn = shade(free, mask), disc(256, 320, radius=radius)
+    restored = relight(photo, drawn).apply(photo)
+    assert error(restored, free, mask) < 0.25 * error(photo, free, mask)
+    beside = (disc(256, 320, radius=0.4) > 0) & (mask == 0)
+    assert np.abs(restored - free)[beside].mean() < 0.05
+
+
+def test_mask_everywhere_brightens_by_the_papers_gain():
+    photo = pavement() * np.float32(0.3)
+    correction = relight(photo, np.ones((96, 128), np.float32))
+    np.testing.assert_allclose(correction.apply(photo), FALLBACK_GAIN * photo, rtol=1e-5)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(1, 40), st.integers(1, 40), st.integers(0, 2**32 - 1), st.floats(0, 1))
+def test_any_size_and_mask_gives_finite_planes(height, width, seed, share):
+    rng = np.random.default_rng(seed)
+    photo = rng.random((height, width, 3), dtype=np.float32)
+    mask = (rng.random((height, width)) < share).astype(np.float32)
+    correction = relight(photo, mask)
+    assert correction.gain.shape == (height, width, 3)
+    assert np.isfinite(correction.gain).all()
+    assert np.isfinite(correction.offset).all()
+    assert correction.gain.min() >= 1 - 1e-6
+
+
+def test_black_and_white_photos_stay_finite():
+    for value in (0.0, 1.0):
+        photo = np.full((40, 56, 3), value, np.float32)
+        restored = relight(photo, disc(40, 56)).apply(photo)
+        assert np.isfinite(restored).all()
+
+
+def test_mask_of_another_size_is_refused_with_the_remedy():
+    with pytest.raises(ArrayError, match="resize the mask"):
+        relight(pavement(), np.zeros((128, 96), np.float32))
+
+
+def test_photo_of_bytes_is_refused():
+    with pytest.raises(ArrayError, match="float32"):
+        relight(np.zeros((4, 6, 3), np.uint8), np.zeros((4, 6), np.float32))
+
+
+def test_line_of_a_pixel_on_a_large_photo_changes_nothing():
+    mask = np.zeros((1100, 1300), np.float32)
+    mask[500] = 1
+    assert (relight(np.full((1100, 1300, 3), 0.5, np.float32), mask).gain == 1).all()

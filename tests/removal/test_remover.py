@@ -1,0 +1,289 @@
+from __future__ import annotations
+
+import io
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import shadowmaskformer
+from shadowmaskformer.errors import ArrayError, ConfigError, ImageReadError, MaskError
+from shadowmaskformer.photo.picture import Photo
+from shadowmaskformer.removal.remover import Removal, ShadowRemover, compare, default_output
+
+
+@pytest.fixture(scope="module")
+def relighter() -> ShadowRemover:
+    return ShadowRemover(method="relight")
+
+
+@pytest.fixture(scope="module")
+def remover(tiny_weights: Path) -> ShadowRemover:
+    return ShadowRemover(tiny_weights)
+
+
+def png(array: np.ndarray) -> bytes:
+    buffer = io.BytesIO()
+    Image.fromarray(array).save(buffer, "PNG")
+    return buffer.getvalue()
+
+
+def test_pixels_outside_the_mask_and_its_border_stay_unchanged(
+    remover: ShadowRemover, photo: np.ndarray, mask: np.ndarray
+):
+    result = remover.remove(photo, mask, feather_px=2)
+    far = np.ones(mask.shape, bool)
+    far[8 - 6 : 24 + 6, 12 - 6 : 36 + 6] = False
+    assert np.array_equal(result[far], photo[far])
+    assert not np.array_equal(result[12:20, 16:32], photo[12:20, 16:32])
+
+
+@pytest.mark.parametrize("format", ["JPEG", "PNG", "WEBP"])
+def test_empty_mask_gives_the_file_back_bit_for_bit(relighter: ShadowRemover, photo: np.ndarray, format: str):
+    buffer = io.BytesIO()
+    Image.fromarray(photo).save(buffer, format, quality=85)
+    assert relighter.remove(buffer.getvalue(), np.zeros((32, 48), np.uint8)) == buffer.getvalue()
+
+
+@pytest.mark.parametrize("opacity", [60, 102])
+def test_layer_painted_half_transparent_is_taken_as_full(
+    relighter: ShadowRemover, photo: np.ndarray, mask: np.ndarray, opacity: int
+):
+    painted = np.zeros((*mask.shape, 4), np.uint8)
+    painted[mask > 0] = (255, 0, 0, opacity)
+    removal = relighter.remove_from_photo(Photo(photo), painted)
+    assert np.array_equal(removal.after.pixels, relighter.remove(photo, mask))
+    assert [line for line in removal.warnings if "taken as full" in line]
+
+
+def test_relight_brightens_the_shadow_towards_its_surroundings(
+    relighter: ShadowRemover, photo: np.ndarray, mask: np.ndarray
+):
+    result = relighter.remove(photo, mask).astype(float)
+    lit = photo[mask == 0].mean()
+    assert abs(result[12:20, 16:32].mean() - lit) < 0.4 * abs(photo[12:20, 16:32].mean() - lit)
+
+
+def test_doubles_outside_the_mask_keep_all_their_digits(
+    relighter: ShadowRemover, rng: np.random.Generator, mask: np.ndarray
+):
+    given = rng.random((32, 48, 3))
+    result = relighter.remove(given, mask, feather_px=2)
+    assert np.array_equal(result[:2], given[:2])
+
+
+def test_half_precision_tensors_of_both_kinds_work(relighter: ShadowRemover, photo: np.ndarray, mask: np.ndarray):
+    torch = pytest.importorskip("torch")
+    given = torch.from_numpy(photo).permute(2, 0, 1) / 255
+    for dtype in (torch.float16, torch.bfloat16):
+        result = relighter.remove(given.to(dtype), torch.from_numpy(mask / 255).to(dtype))
+        assert result.dtype == dtype
+
+
+def test_correct_refuses_pictures_of_two_sizes(relighter: ShadowRemover):
+    with pytest.raises(ArrayError, match="of one size"):
+        relighter.correct(np.zeros((64, 96, 3), np.float32), np.zeros((10, 96), np.float32))
+
+
+def test_mask_of_no_known_kind_is_named(relighter: ShadowRemover, photo: np.ndarray):
+    with pytest.raises(ArrayError, match="mask is a list"):
+        relighter.remove(photo, [[0, 1]])
+
+
+@pytest.mark.parametrize("threads", [0, -1, 1_000_000])
+def test_absurd_numbers_of_threads_are_refused(threads: int):
+    with pytest.raises(ConfigError, match="threads"):
+        ShadowRemover(method="relight", threads=threads)
+
+
+def test_pillow_result_can_be_saved_with_its_exif(relighter: ShadowRemover, photo: np.ndarray, mask: np.ndarray):
+    exif = Image.Exif()
+    exif[0x8298] = "me"
+    buffer = io.BytesIO()
+    Image.fromarray(photo).save(buffer, "JPEG", exif=exif)
+    result = relighter.remove(Image.open(buffer), mask)
+    saved = io.BytesIO()
+    result.save(saved, "JPEG", exif=result.info["exif"])
+    assert Image.open(saved).getexif()[0x8298] == "me"
+
+
+def test_gif_comes_back_as_png(relighter: ShadowRemover, photo: np.ndarray, mask: np.ndarray, tmp_path: Path):
+    Image.fromarray(photo).save(tmp_path / "photo.gif")
+    result = relighter.remove(tmp_path / "photo.gif", mask)
+    assert result == tmp_path / "photo-no-shadow.png"
+    assert Image.open(result).format == "PNG"
+
+
+def test_comparison_of_a_panorama_fits_a_jpeg(relighter: ShadowRemover):
+    wide = Photo(np.zeros((4, 30_000, 3), np.uint8))
+    strip = Image.open(io.BytesIO(compare(Removal(wide, wide, np.zeros((4, 30_000), np.float32)))))
+    assert strip.width < 65_500
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.float32, np.float64])
+def test_arrays_come_back_as_they_were_given(
+    relighter: ShadowRemover, photo: np.ndarray, mask: np.ndarray, dtype: type
+):
+    scale = {np.uint8: 1, np.uint16: 257}.get(dtype, 1 / 255)
+    given = (photo.astype(np.float64) * scale).astype(dtype)
+    kept = given.copy()
+    result = relighter.remove(given, mask)
+    assert result.dtype == given.dtype
+    assert result.shape == given.shape
+    assert np.array_equal(given, kept)
+    if dtype is np.uint16:
+        assert result.max() > 255
+
+
+@pytest.mark.parametrize("shape", [(32, 48), (32, 48, 1), (32, 48, 4)])
+def test_gray_and_alpha_arrays_keep_their_shape(
+    relighter: ShadowRemover, photo: np.ndarray, mask: np.ndarray, shape: tuple[int, ...]
+):
+    channels = 1 if len(shape) == 2 else shape[2]
+    given = np.dstack([photo, np.full((32, 48), 77, np.uint8)])[..., :channels].reshape(shape)
+    result = relighter.remove(given, mask)
+    assert result.shape == shape
+    if channels == 4:
+        assert (result[..., 3] == 77).all()
+
+
+def test_gray_floats_outside_the_mask_stay_unchanged(remover: ShadowRemover, photo: np.ndarray, mask: np.ndarray):
+    given = photo[..., 0].astype(np.float32) / 255
+    result = remover.remove(given, mask, feather_px=2)
+    assert np.array_equal(result[:2], given[:2])
+    assert not np.array_equal(result[12:20, 16:32], given[12:20, 16:32])
+
+
+def test_odd_memory_layouts_work(relighter: ShadowRemover, photo: np.ndarray, mask: np.ndarray):
+    expected = relighter.remove(photo, mask)
+    strided = np.repeat(photo, 2, axis=1)[:, ::2]
+    strided.flags.writeable = False
+    assert np.array_equal(relighter.remove(strided, mask), expected)
+    swapped = (photo.astype(np.uint16) * 257).astype(">u2")
+    assert np.array_equal(relighter.remove(swapped, mask), relighter.remove(swapped.astype(np.uint16), mask))
+
+
+@pytest.mark.parametrize(
+    ("array", "message"),
+    [
+        (np.zeros((3, 32, 48), np.uint8), "channels come last"),
+        (np.zeros((32, 48, 5), np.uint8), "expected"),
+        (np.zeros((0, 48, 3), np.uint8), "expected"),
+        (np.zeros((32, 48, 3), np.int32), "int32"),
+        (np.full((32, 48, 3), np.nan), "NaN"),
+        (np.full((32, 48, 3), 200.0), "200"),
+    ],
+)
+def test_unusable_arrays_are_refused(relighter: ShadowRemover, mask: np.ndarray, array: np.ndarray, message: str):
+    with pytest.raises(ArrayError, match=message):
+        relighter.remove(array, mask)
+
+
+def test_every_kind_of_image_comes_back_as_that_kind(
+    relighter: ShadowRemover, photo: np.ndarray, mask: np.ndarray, tmp_path: Path
+):
+    expected = relighter.remove(photo, mask)
+    as_bytes = relighter.remove(png(photo), png(mask))
+    assert np.array_equal(np.asarray(Image.open(io.BytesIO(as_bytes))), expected)
+    as_pillow = relighter.remove(Image.fromarray(photo), Image.fromarray(mask))
+    assert isinstance(as_pillow, Image.Image)
+    assert np.array_equal(np.asarray(as_pillow), expected)
+    source = tmp_path / "a b.png"
+    source.write_bytes(png(photo))
+    written = relighter.remove(source, mask)
+    assert written == default_output(source)
+    assert np.array_equal(np.asarray(Image.open(written)), expected)
+    file = io.BytesIO(png(photo))
+    assert relighter.remove(file, mask) == as_bytes
+    assert not file.closed
+
+
+def test_tensors_come_back_as_tensors(relighter: ShadowRemover, photo: np.ndarray, mask: np.ndarray):
+    torch = pytest.importorskip("torch")
+    tensor = torch.from_numpy(photo).permute(2, 0, 1)
+    result = relighter.remove(tensor, torch.from_numpy(mask))
+    assert result.dtype == torch.uint8
+    assert np.array_equal(result.permute(1, 2, 0).numpy(), relighter.remove(photo, mask))
+
+
+def test_addresses_are_refused(relighter: ShadowRemover, mask: np.ndarray):
+    with pytest.raises(ImageReadError, match="download"):
+        relighter.remove("https://example.org/photo.jpg", mask)
+
+
+def test_empty_mask_gives_the_photo_back_bit_for_bit(remover: ShadowRemover, photo: np.ndarray, mask: np.ndarray):
+    removal = remover.remove_from_photo(Photo(photo), np.zeros_like(mask))
+    assert np.array_equal(removal.after.pixels, photo)
+    assert any("empty" in line for line in removal.warnings)
+
+
+def test_mask_of_another_size_is_fitted_or_refused(relighter: ShadowRemover, photo: np.ndarray, mask: np.ndarray):
+    removal = relighter.remove_from_photo(Photo(photo), np.kron(mask, np.ones((2, 2), np.uint8)))
+    assert removal.mask.shape == (32, 48)
+    assert any("96" in line for line in removal.warnings)
+    with pytest.raises(MaskError):
+        relighter.remove(photo, mask[:, :20])
+
+
+def test_missing_mask_says_what_to_do(relighter: ShadowRemover, photo: np.ndarray):
+    with pytest.raises(MaskError, match="white on black"):
+        relighter.remove(photo, None)
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (1, 60), (60, 1), (2, 300)])
+def test_extreme_shapes_keep_their_size(remover: ShadowRemover, shape: tuple[int, int], rng: np.random.Generator):
+    photo = rng.integers(0, 256, (*shape, 3), np.uint8)
+    mask = np.full(shape, 255, np.uint8)
+    mask[:, : shape[1] // 2] = 0
+    assert remover.remove(photo, mask).shape == photo.shape
+
+
+def test_large_photos_are_corrected_at_the_working_size(tiny_weights: Path, photo: np.ndarray, mask: np.ndarray):
+    big, big_mask = np.kron(photo, np.ones((4, 4, 1), np.uint8)), np.kron(mask, np.ones((4, 4), np.uint8))
+    seen: list[tuple[int, ...]] = []
+    remover = ShadowRemover(tiny_weights, working_pixels=32 * 48)
+    runtime = remover.runtime
+    assert runtime is not None
+    original = runtime.correct
+    runtime.correct = lambda p, m: (seen.append(p.shape), original(p, m))[1]  # type: ignore[method-assign]
+    assert remover.remove(big, big_mask).shape == big.shape
+    assert seen == [(32, 48, 3)]
+
+
+def test_raw_output_covers_the_whole_picture(remover: ShadowRemover, photo: np.ndarray, mask: np.ndarray):
+    raw = remover.remove(photo, mask, raw=True)
+    assert not np.array_equal(raw[0], photo[0])
+
+
+def test_threads_share_one_remover(remover: ShadowRemover, photo: np.ndarray, mask: np.ndarray):
+    expected = remover.remove(photo, mask)
+    with ThreadPoolExecutor(4) as pool:
+        results = list(pool.map(lambda _: remover.remove(photo, mask), range(12)))
+    assert all(np.array_equal(result, expected) for result in results)
+
+
+def test_unknown_method_and_device_are_named(tiny_weights: Path):
+    with pytest.raises(ConfigError, match="magic"):
+        ShadowRemover(method="magic")  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="quantum"):
+        ShadowRemover(tiny_weights, runtime="torch", device="quantum")
+
+
+def test_comparison_shows_three_panels(relighter: ShadowRemover, photo: np.ndarray, mask: np.ndarray):
+    strip = Image.open(io.BytesIO(compare(relighter.remove_from_photo(Photo(photo), mask))))
+    assert strip.height == 32
+    assert strip.width >= 3 * 48
+
+
+def test_shipped_weights_remove_the_demo_shadow_and_nothing_else():
+    assets = Path(shadowmaskformer.__file__).parent / "assets"
+    photo, mask = (np.asarray(Image.open(assets / name)) for name in ("demo-photo.jpg", "demo-mask.png"))
+    result = shadowmaskformer.remove_shadow(photo, mask)
+    shadow = mask > 127
+    changed = np.any(result != photo, axis=2)
+    assert changed[shadow].mean() > 0.99
+    assert changed[~shadow].mean() < 0.15
+    lit = photo[~shadow].mean()
+    assert abs(result[shadow].mean() - lit) < 0.3 * abs(photo[shadow].mean() - lit)

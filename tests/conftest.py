@@ -66,7 +66,7 @@ def write(path: Path, picture: np.ndarray) -> None:
 
 @pytest.fixture
 def istd(tmp_path: Path) -> Path:
-    """A tiny ISTD on disk, pictures of 24 x 32: train scenes 1 to 4, test scenes 90 to 93; test 93-1 has no shadow at all."""
+    """A tiny ISTD on disk, pictures of 24 x 32: train scenes 1 to 4, test 90 to 93; test 93-1 has no shadow at all."""
     rng = np.random.default_rng(0)
     root = tmp_path / "ISTD"
     for split, scenes in (("train", (1, 2, 3, 4)), ("test", (90, 91, 92, 93))):

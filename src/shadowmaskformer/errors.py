@@ -1,12 +1,62 @@
 """Every error that this package raises on purpose.
 
-Messages are one line: what was found, where, and the remedy. The command line prints them as they are and
-turns the class into an exit code.
+A message is one line: what was found and where, then the remedy. A remedy that names an option writes it as
+`{name}` or `{name=value}`; each caller reads it in its own language: `overwrite=True` in Python, `--overwrite` on the
+command line, `overwrite=true` over HTTP. Each class knows the exit code and the HTTP status that it stands for.
 """
+
+from __future__ import annotations
+
+import re
+from typing import ClassVar, Literal
+
+Caller = Literal["python", "command", "http"]
+
+_OPTION = re.compile(r"\{(\w+)(?:=([^{}]*))?\}")
+_FLAGS = {"output": "-o", "grow_px": "--grow", "feather_px": "--feather"}  # the rest is spelled by rule
+
+
+def spell(text: str, caller: Caller) -> str:
+    """Spell the options in `text` as `caller` writes them.
+
+    >>> [spell("use {frame=2} or {overwrite=True}", caller) for caller in ("python", "command", "http")]
+    ['use frame=2 or overwrite=True', 'use --frame 2 or --overwrite', 'use frame=2 or overwrite=true']
+    """
+
+    def option(match: re.Match[str]) -> str:
+        name, value = match[1], match[2]
+        bare = (value or "").strip("\"'")
+        if caller == "command":
+            flag = _FLAGS.get(name, "--" + name.replace("_", "-"))
+            return flag if value in (None, "True") else f"{flag} {bare}"
+        if caller == "http" and value is not None:
+            value = bare.replace("True", "true")
+        return name if value is None else f"{name}={value}"
+
+    return _OPTION.sub(option, text)
 
 
 class ShadowMaskFormerError(Exception):
-    """Base class: catch this to catch everything below."""
+    """Base class: catch this to catch everything below.
+
+    Args:
+        message: what was found, and where; printed as it is.
+        remedy: what to do about it; options as `{name=value}`.
+    """
+
+    exit_code: ClassVar[int] = 3
+    http_status: ClassVar[int] = 422
+
+    def __init__(self, message: str, remedy: str = "") -> None:
+        super().__init__(message, remedy)
+        self.message, self.remedy = message, remedy
+
+    def said(self, caller: Caller) -> str:
+        """Return the line as `caller` would write it."""
+        return f"{self.message}; {spell(self.remedy, caller)}" if self.remedy else self.message
+
+    def __str__(self) -> str:
+        return self.said("python")
 
 
 class ImageReadError(ShadowMaskFormerError):
@@ -16,21 +66,27 @@ class ImageReadError(ShadowMaskFormerError):
 class NotAnImageError(ShadowMaskFormerError):
     """The bytes are not a picture of a format we read."""
 
+    http_status = 415
+
 
 class ImageTooLargeError(ShadowMaskFormerError):
     """The picture has more pixels than allowed, or than memory holds."""
+
+    http_status = 413
 
 
 class MaskError(ShadowMaskFormerError):
     """The mask does not fit the photo or is not a mask."""
 
 
-class ArrayError(ShadowMaskFormerError):
+class ArrayError(ShadowMaskFormerError, ValueError):
     """An array has the wrong shape, type or values."""
 
 
 class OutputError(ShadowMaskFormerError):
     """The result cannot be written where it was asked for."""
+
+    http_status = 503
 
 
 class WeightsError(ShadowMaskFormerError):
@@ -41,8 +97,10 @@ class UnsafeWeightsError(WeightsError):
     """The weights file holds code; it was not run."""
 
 
-class ConfigError(ShadowMaskFormerError):
-    """A configuration or recipe has an unknown key or a bad value."""
+class ConfigError(ShadowMaskFormerError, ValueError):
+    """An option, a configuration or a recipe has an unknown key or a bad value."""
+
+    exit_code = 2
 
 
 class DatasetError(ShadowMaskFormerError):
@@ -59,3 +117,30 @@ class EvaluationError(ShadowMaskFormerError):
 
 class MissingExtraError(ShadowMaskFormerError):
     """An optional dependency is not installed; the message names the extra."""
+
+    http_status = 503
+
+
+class Notice(str):
+    """A line worth telling, such as a warning; as a string it speaks Python, `said` spells it for other callers."""
+
+    message: str
+    remedy: str
+
+    def __new__(cls, message: str, remedy: str = "") -> Notice:
+        """Make the line; arguments as for `ShadowMaskFormerError`."""
+        self = super().__new__(cls, f"{message}; {spell(remedy, 'python')}" if remedy else message)
+        self.message, self.remedy = message, remedy
+        return self
+
+    def __getnewargs__(self) -> tuple[str, str]:
+        return self.message, self.remedy
+
+    def said(self, caller: Caller) -> str:
+        """Return the line as `caller` would write it."""
+        return f"{self.message}; {spell(self.remedy, caller)}" if self.remedy else self.message
+
+
+def said(line: str, caller: Caller) -> str:
+    """Return a line, plain or a `Notice`, as `caller` would write it."""
+    return line.said(caller) if isinstance(line, Notice) else line

@@ -10,7 +10,10 @@ from PIL import Image
 
 from shadowmaskformer.errors import ArrayError
 
+Floats = NDArray[np.float32]
+
 _BYTES = np.dtype(np.uint8)
+_STRIP = 64  # rows: on a large photo, moving whole intermediate arrays would cost more than the arithmetic
 
 
 def check_pixels(pixels: NDArray[Any]) -> None:
@@ -55,12 +58,11 @@ def from_float(values: NDArray[Any], dtype: np.dtype[Any] = _BYTES) -> NDArray[A
         return np.clip(values, 0, 1).astype(dtype)
     top = np.float32(np.iinfo(dtype).max)
     levels = np.empty(values.shape, dtype)
-    # In strips: on a large photo, moving whole intermediate arrays would cost more than the arithmetic.
-    for first in range(0, len(values), 64):
-        strip = np.clip(values[first : first + 64], 0, 1)
+    for first in range(0, len(values), _STRIP):
+        strip = np.clip(values[first : first + _STRIP], 0, 1)
         strip *= top
         strip += np.float32(0.5)
-        levels[first : first + 64] = strip
+        levels[first : first + _STRIP] = strip
     return levels
 
 
@@ -88,12 +90,63 @@ def fit_pixels(height: int, width: int, pixels: int) -> tuple[int, int]:
     return max(1, round(height * scale)), max(1, round(width * scale))
 
 
-def average_down(planes: NDArray[np.float32], height: int, width: int) -> NDArray[np.float32]:
-    """Average (H, W, C) down to a smaller size; the array itself where the size is its own."""
+def average_down(planes: NDArray[Any], height: int, width: int) -> Floats:
+    """Average levels or floats, (H, W, C) or (H, W), down to a smaller size, as float32 in [0, 1].
+
+    In strips: a large photo is never held as floats.
+    """
     if planes.shape[:2] == (height, width):
-        return planes
-    channels = [
-        Image.fromarray(np.ascontiguousarray(planes[..., c])).resize((width, height), Image.Resampling.BOX)
-        for c in range(planes.shape[2])
-    ]
-    return np.stack([np.asarray(channel, np.float32) for channel in channels], axis=-1)
+        return to_float(planes)
+    channels = planes[..., None] if planes.ndim == 2 else planes
+    rows, columns = planes.shape[:2]
+    scale = rows / height
+    reduced = np.empty((height, width, channels.shape[2]), np.float32)
+    for first in range(0, height, _STRIP):
+        last = min(first + _STRIP, height)
+        low, high = int(first * scale), min(int(np.ceil(last * scale)), rows)
+        box = (0, first * scale - low, columns, min(last * scale, rows) - low)
+        for channel in range(channels.shape[2]):
+            strip = Image.fromarray(to_float(np.ascontiguousarray(channels[low:high, :, channel])))
+            reduced[first:last, :, channel] = strip.resize((width, last - first), Image.Resampling.BOX, box)
+    return reduced[..., 0] if planes.ndim == 2 else reduced
+
+
+def sample(planes: Floats, rows: Floats, columns: Floats) -> Floats:
+    """Read planes (h, w, C) between their pixels, linearly; beyond their border they repeat.
+
+    Args:
+        planes: float32, (h, w, C).
+        rows: places along the height, in pixels; 0 is the middle of the first.
+        columns: the same along the width.
+
+    Returns:
+        (len(rows), len(columns), C) float32.
+
+    >>> sample(np.array([[[0.0], [1.0]]], np.float32), np.zeros(1), np.array([-1, 0.25, 1]))[0, :, 0].tolist()
+    [0.0, 0.25, 1.0]
+    """
+    for axis, places in enumerate((rows, columns)):
+        end = planes.shape[axis] - 1
+        places = np.clip(places, 0, end)
+        before = places.astype(np.intp)
+        shares = (places - before).astype(np.float32)
+        if not shares.any():
+            planes = planes.take(before, axis)
+            continue
+        shares = shares[:, None, None] if axis == 0 else shares[:, None]
+        low = planes.take(before, axis)
+        high = planes.take(np.minimum(before + 1, end), axis)
+        high -= low
+        high *= shares
+        high += low
+        planes = high
+    return planes
+
+
+def places(size: int, of: int) -> Floats:
+    """Return where the middles of `of` pixels lie on a line of `size` pixels of the same length.
+
+    >>> places(2, 4).tolist()
+    [-0.25, 0.25, 0.75, 1.25]
+    """
+    return ((np.arange(of) + 0.5) * (size / of) - 0.5).astype(np.float32)

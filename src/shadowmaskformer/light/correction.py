@@ -14,7 +14,7 @@ from PIL import Image
 from shadowmaskformer.errors import ArrayError
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Correction:
     """`restored = gain * photo + offset`, pixel by pixel and channel by channel.
 
@@ -25,6 +25,13 @@ class Correction:
 
     gain: np.ndarray
     offset: np.ndarray
+
+    def __repr__(self) -> str:
+        ranges = ", ".join(
+            f"{name} {plane.min():.2f} to {plane.max():.2f}"
+            for name, plane in (("gain", self.gain), ("offset", self.offset))
+        )
+        return f"Correction({self.width}x{self.height}, {ranges})"
 
     def __post_init__(self) -> None:
         for name, plane in (("gain", self.gain), ("offset", self.offset)):

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from shadowmaskformer.arrays import average_down
+from shadowmaskformer.arrays import sample
 from shadowmaskformer.errors import ArrayError
 from shadowmaskformer.light.correction import Correction
 
@@ -31,7 +31,6 @@ RULE = 2
 FALLBACK_GAIN = 2.5
 """The paper's w1: what a shadow is taken to cost where the picture does not tell."""
 
-_WORKING_SIDE = 1024  # pixels; larger pictures are measured on a reduced copy
 _CELLS = 20  # along the picture's side
 _EDGE = 8 / 256  # nearer to the edge than this a band counts less: the penumbra lies there
 _BAND = 24 / 256  # how far from the edge the bands reach
@@ -68,17 +67,8 @@ def relight(photo: np.ndarray, mask: np.ndarray) -> Correction:
         Gain and offset of the photo's size; exactly 1 and 0 beyond the penumbra, and everywhere where the
         mask is empty.
     """
-    height, width = _checked_size(photo, mask)
-    if not (mask > 0.5).any():
-        return Correction.identity(height, width)
-    scale = _WORKING_SIDE / max(height, width)
-    if scale >= 1:
-        return _relight(photo, mask > 0.5)
-    small = max(1, round(height * scale)), max(1, round(width * scale))
-    shadow = average_down(mask[:, :, None], *small)[:, :, 0] > 0.5
-    if not shadow.any():  # a line of a pixel, gone with the reduction
-        return Correction.identity(height, width)
-    return _relight(average_down(photo, *small), shadow).resized(height, width)
+    light = measure(photo, mask)
+    return light.correction() if light else Correction.identity(*mask.shape)
 
 
 def start_light(photo: np.ndarray, mask: np.ndarray) -> Correction:
@@ -127,10 +117,67 @@ class _Pairs:
     weight: np.ndarray  # (N,), how far to trust the pair
 
 
-def _relight(photo: np.ndarray, shadow: np.ndarray) -> Correction:
-    side = _side(shadow.shape)
+@dataclass(frozen=True, eq=False)
+class Light:
+    """What was measured in one picture: how the light must change, and how the shadow's edge runs.
+
+    It is small and smooth, so that a picture of any size can be relit by what was measured on a reduced copy.
+
+    Attributes:
+        size: height and width of the picture that was measured.
+        box: the part of it that changes.
+        grid: cells over the box.
+        gain: `w` in the middle of each cell, (rows, columns, 3).
+        offset: `b` there.
+        profiles: share of the shadow's depth across the edge in each cell, (rows, columns, 2 R).
+        distance: distance of the box's pixels to the shadow's edge, positive inside.
+    """
+
+    size: tuple[int, int]
+    box: tuple[slice, slice]
+    grid: _Grid
+    gain: np.ndarray
+    offset: np.ndarray
+    profiles: np.ndarray
+    distance: np.ndarray
+
+    def correction(self) -> Correction:
+        """Return the correction of the picture that was measured."""
+        correction = Correction.identity(*self.size)
+        rows, columns = (np.arange(each.stop - each.start, dtype=np.float32) for each in self.box)
+        correction.gain[self.box], correction.offset[self.box] = self._planes(self.distance, rows, columns)
+        return correction
+
+    def at(self, rows: np.ndarray, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return gain and offset, (N, M, 3) each, at N rows and M columns between the measured picture's pixels."""
+        shape = len(rows), len(columns), 3
+        gain, offset = np.ones(shape, np.float32), np.zeros(shape, np.float32)
+        inside: list[slice] = []
+        for places, each in zip((rows, columns), self.box, strict=True):
+            found = np.flatnonzero((places >= each.start) & (places <= each.stop - 1))
+            inside.append(slice(int(found[0]), int(found[-1]) + 1) if found.size else slice(0, 0))
+        rows, columns = rows[inside[0]] - self.box[0].start, columns[inside[1]] - self.box[1].start
+        if len(rows) and len(columns):
+            distance = sample(self.distance[:, :, None], rows, columns)[:, :, 0]
+            gain[tuple(inside)], offset[tuple(inside)] = self._planes(distance, rows, columns)
+        return gain, offset
+
+    def _planes(self, distance: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        depth = _depth(distance, rows, columns, self.profiles, self.grid)[:, :, None]
+        # The mix of both lights, I = (1 - k) * I_free + k * (I_free - b) / w, solved for I_free.
+        loss = depth / _enlarge(self.gain, self.grid, rows, columns)
+        gain = 1 / (1 - depth + loss)
+        return gain, gain * (loss * _enlarge(self.offset, self.grid, rows, columns))
+
+
+def measure(photo: np.ndarray, mask: np.ndarray) -> Light | None:
+    """Measure the light on both sides of the shadow's edge; arguments as for `relight`. None without a shadow."""
+    size = _checked_size(photo, mask)
+    shadow = mask > 0.5
+    if not shadow.any():
+        return None
+    side = _side(size)
     box = _box_around(shadow, _reach(side))
-    correction = Correction.identity(*shadow.shape)
     photo, shadow = photo[box], shadow[box]
     grid = _Grid.over(shadow.shape, side)
     distance = _signed_distance(shadow, _reach(side))
@@ -142,12 +189,7 @@ def _relight(photo: np.ndarray, shadow: np.ndarray) -> Correction:
         pairs = _edge_pairs(photo, distance, grid)
         _, profiles = _penumbra(photo, distance, pairs, grid)
     gain, offset = _light_per_cell(photo, distance > 0, pairs, grid)
-    depth = _depth(distance, profiles, grid)[:, :, None]
-    # The mix of both lights, I = (1 - k) * I_free + k * (I_free - b) / w, solved for I_free.
-    loss = depth / _enlarge(gain, grid, *shadow.shape)
-    np.divide(1, 1 - depth + loss, out=correction.gain[box])
-    np.multiply(correction.gain[box], loss * _enlarge(offset, grid, *shadow.shape), out=correction.offset[box])
-    return correction
+    return Light(size, box, grid, gain, offset, profiles, distance)
 
 
 def _edge_pairs(photo: np.ndarray, distance: np.ndarray, grid: _Grid) -> _Pairs:
@@ -256,14 +298,15 @@ def _edge_astray(profile: np.ndarray, grid: _Grid) -> float:
     return float(np.sign(astray)) * max(abs(astray) - allowed, 0.0)
 
 
-def _depth(distance: np.ndarray, profiles: np.ndarray, grid: _Grid) -> np.ndarray:
-    """Return how much of the shadow's full depth each pixel has, (H, W) float32, [0, 1]."""
+def _depth(
+    distance: np.ndarray, rows: np.ndarray, columns: np.ndarray, profiles: np.ndarray, grid: _Grid
+) -> np.ndarray:
+    """Return how much of the shadow's full depth each pixel has, (N, M) float32, [0, 1]."""
     depth = (distance > 0).astype(np.float32)
-    height, width = distance.shape
     reach = profiles.shape[2] // 2
     row, column = np.nonzero(np.abs(distance) < reach)
-    tall = np.tensordot(_bilinear(height, grid.rows, grid.side), profiles.astype(np.float32), axes=1)
-    across = _place(width, grid.columns, grid.side)[column]
+    tall = np.tensordot(_bilinear(rows, grid.rows, grid.side), profiles.astype(np.float32), axes=1)
+    across = _place(columns, grid.columns, grid.side)[column]
     along = np.clip(distance[row, column] + np.float32(reach - 0.5), 0, 2 * reach - 1)
     left, before = across.astype(np.intp), along.astype(np.intp)
     right, after = np.minimum(left + 1, grid.columns - 1), np.minimum(before + 1, 2 * reach - 1)
@@ -290,8 +333,8 @@ def _distance_within(region: np.ndarray, reach: int) -> np.ndarray:
     before = np.maximum.accumulate(np.where(region, -width - reach, column), axis=1)
     after = np.minimum.accumulate(np.where(region, 2 * width + reach, column)[:, ::-1], axis=1)[:, ::-1]
     along = np.minimum(np.minimum(column - before, after - column), reach + 1)
-    # 16 bits hold the squares up to a reach of 180, more than a picture of working size needs.
-    squared = np.square(along).astype(np.int16)
+    # 16 bits, half the memory to move, hold the squares up to a reach of 180: a picture of three megapixels.
+    squared = np.square(along).astype(np.int16 if reach < 180 else np.int32)
     nearest = squared.copy()
     shifted = np.empty_like(squared)
     for step in range(1, min(reach, height - 1) + 1):
@@ -315,34 +358,33 @@ def _squared_distances(these: np.ndarray, those: np.ndarray) -> np.ndarray:
     return np.maximum(squares - 2 * (these @ those.T), 0)
 
 
-def _enlarge(cells: np.ndarray, grid: _Grid, height: int, width: int) -> np.ndarray:
-    """Return cell values (rows, columns, 3) as a smooth picture (height, width, 3), bilinear."""
-    tall = np.tensordot(_bilinear(height, grid.rows, grid.side), cells, axes=1)
-    wide = _bilinear(width, grid.columns, grid.side)
-    picture = np.empty((height, width, 3), np.float32)
+def _enlarge(cells: np.ndarray, grid: _Grid, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
+    """Return cell values (rows, columns, 3) as a smooth picture (N, M, 3), bilinear."""
+    tall = np.tensordot(_bilinear(rows, grid.rows, grid.side), cells, axes=1)
+    wide = _bilinear(columns, grid.columns, grid.side)
+    picture = np.empty((len(rows), len(columns), 3), np.float32)
     for channel in range(3):
         np.matmul(tall[:, :, channel], wide.T, out=picture[:, :, channel])
     return picture
 
 
-def _bilinear(size: int, cells: int, side: float) -> np.ndarray:
-    """Return the weights (size, cells) with which each pixel sees the middles of the cells."""
-    place = _place(size, cells, side)
+def _bilinear(pixels: np.ndarray, cells: int, side: float) -> np.ndarray:
+    """Return the weights (N, cells) with which each pixel sees the middles of the cells."""
+    place = _place(pixels, cells, side)
     return np.maximum(1 - np.abs(place[:, None] - np.arange(cells, dtype=np.float32)), 0)
 
 
-def _place(size: int, cells: int, side: float) -> np.ndarray:
-    """Return where each pixel lies between the middles of the cells, (size,), [0, cells - 1]."""
-    place = (np.arange(size, dtype=np.float32) + 0.5) / max(side / _CELLS, 1.0) - 0.5
-    return np.clip(place, 0, cells - 1)
+def _place(pixels: np.ndarray, cells: int, side: float) -> np.ndarray:
+    """Return where each pixel lies between the middles of the cells, (N,), [0, cells - 1]."""
+    return np.clip((pixels + np.float32(0.5)) / np.float32(max(side / _CELLS, 1.0)) - np.float32(0.5), 0, cells - 1)
 
 
 def _box_around(shadow: np.ndarray, margin: int) -> tuple[slice, slice]:
     """Return the rows and columns of the shadow and `margin` pixels around it."""
     rows, columns = np.flatnonzero(shadow.any(axis=1)), np.flatnonzero(shadow.any(axis=0))
     return (
-        slice(max(int(rows[0]) - margin, 0), int(rows[-1]) + margin + 1),
-        slice(max(int(columns[0]) - margin, 0), int(columns[-1]) + margin + 1),
+        slice(max(int(rows[0]) - margin, 0), min(int(rows[-1]) + margin + 1, shadow.shape[0])),
+        slice(max(int(columns[0]) - margin, 0), min(int(columns[-1]) + margin + 1, shadow.shape[1])),
     )
 
 

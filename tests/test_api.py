@@ -1,19 +1,61 @@
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import shadowmaskformer
 
+NAMES = [
+    "ArrayError",
+    "ConfigError",
+    "Correction",
+    "DatasetError",
+    "EvaluationError",
+    "ImageReadError",
+    "ImageTooLargeError",
+    "MaskError",
+    "MissingExtraError",
+    "ModelConfig",
+    "NotAnImageError",
+    "Options",
+    "OutputError",
+    "Removal",
+    "RemovedFile",
+    "ShadowMaskFormer",
+    "ShadowMaskFormerError",
+    "ShadowRemover",
+    "TrainingError",
+    "UnsafeWeightsError",
+    "VARIANTS",
+    "WeightsError",
+    "__version__",
+    "remove_shadow",
+]
+
 
 def test_public_names_are_pinned():
-    assert shadowmaskformer.__all__ == [
-        "VARIANTS",
-        "ModelConfig",
-        "ShadowMaskFormer",
-        "ShadowMaskFormerError",
-        "ShadowRemover",
-        "remove_shadow",
-    ]
-    assert all(hasattr(shadowmaskformer, name) for name in shadowmaskformer.__all__)
+    assert sorted(shadowmaskformer.__all__) == sorted(NAMES)
+    assert all(hasattr(shadowmaskformer, name) for name in NAMES)
+
+
+def test_the_core_install_can_be_looked_around_in(tmp_path: Path):
+    (tmp_path / "torch.py").write_text("raise ImportError('torch is not here')\n")
+    code = """
+import sys, importlib.util, inspect, pydoc
+find = importlib.util.find_spec
+importlib.util.find_spec = lambda name, *rest: None if name == "torch" else find(name, *rest)
+import shadowmaskformer
+from shadowmaskformer import *
+inspect.getmembers(shadowmaskformer)
+assert "remove_shadow" in pydoc.render_doc(shadowmaskformer)
+try: shadowmaskformer.ShadowMaskFormer
+except ImportError as error: print(error)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": str(tmp_path)}, capture_output=True, text=True
+    )
+    assert done.stderr == ""
+    assert "shadowmaskformer[torch]" in done.stdout
 
 
 def test_import_brings_nothing_heavy():

@@ -50,7 +50,7 @@ def test_an_existing_file_is_kept_without_overwrite(tmp_path: Path) -> None:
     path = tmp_path / "out.png"
     path.write_bytes(b"old")
     for call in (lambda: write_atomically(path, b"new"), lambda: check_output(path)):
-        with pytest.raises(OutputError, match="--overwrite"):
+        with pytest.raises(OutputError, match="overwrite=True"):
             call()
     assert path.read_bytes() == b"old"
     check_output(path, overwrite=True)
@@ -61,7 +61,7 @@ def test_an_existing_file_is_kept_without_overwrite(tmp_path: Path) -> None:
 def test_a_file_made_meanwhile_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "out.png"
     monkeypatch.setattr(os, "fsync", lambda _: path.write_bytes(b"theirs"))
-    with pytest.raises(OutputError, match="exists already"):
+    with pytest.raises(OutputError, match="already exists"):
         write_atomically(path, b"ours")
     assert path.read_bytes() == b"theirs"
     assert leftovers(tmp_path) == []
@@ -73,7 +73,7 @@ def test_folders_without_hard_links_work(tmp_path: Path, monkeypatch: pytest.Mon
     assert (tmp_path / "out.png").read_bytes() == b"whole"
     path = tmp_path / "late.png"
     monkeypatch.setattr(os, "fsync", lambda _: path.write_bytes(b"theirs"))
-    with pytest.raises(OutputError, match="exists already"):
+    with pytest.raises(OutputError, match="already exists"):
         write_atomically(path, b"ours")
     assert path.read_bytes() == b"theirs"
 

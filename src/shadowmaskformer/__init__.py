@@ -1,40 +1,94 @@
 """Remove cast shadows from photographs.
 
 >>> import shadowmaskformer as smf
->>> smf.remove_shadow(photo, mask)                       # doctest: +SKIP
->>> remover = smf.ShadowRemover(); remover.remove(photo, mask)  # doctest: +SKIP
+>>> smf.remove_shadow("photo.jpg", "mask.png")                 # doctest: +SKIP
+>>> remover = smf.ShadowRemover()                              # doctest: +SKIP
+>>> remover.remove("photo.jpg", "mask.png", output="out.jpg")  # doctest: +SKIP
 """
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 from typing import TYPE_CHECKING
 
-from shadowmaskformer.errors import ShadowMaskFormerError
+from shadowmaskformer.errors import (
+    ArrayError,
+    ConfigError,
+    DatasetError,
+    EvaluationError,
+    ImageReadError,
+    ImageTooLargeError,
+    MaskError,
+    MissingExtraError,
+    NotAnImageError,
+    OutputError,
+    ShadowMaskFormerError,
+    TrainingError,
+    UnsafeWeightsError,
+    WeightsError,
+)
 from shadowmaskformer.network.config import VARIANTS, ModelConfig
 
 if TYPE_CHECKING:
+    from shadowmaskformer.light.correction import Correction
     from shadowmaskformer.network.model import ShadowMaskFormer
+    from shadowmaskformer.removal.job import Removal, RemovedFile
+    from shadowmaskformer.removal.options import Options
     from shadowmaskformer.removal.remover import ShadowRemover, remove_shadow
+
+    __version__: str
 
 __all__ = [
     "VARIANTS",
+    "ArrayError",
+    "ConfigError",
+    "Correction",
+    "DatasetError",
+    "EvaluationError",
+    "ImageReadError",
+    "ImageTooLargeError",
+    "MaskError",
+    "MissingExtraError",
     "ModelConfig",
-    "ShadowMaskFormer",
+    "NotAnImageError",
+    "Options",
+    "OutputError",
+    "Removal",
+    "RemovedFile",
     "ShadowMaskFormerError",
     "ShadowRemover",
+    "TrainingError",
+    "UnsafeWeightsError",
+    "WeightsError",
+    "__version__",
     "remove_shadow",
 ]
+if importlib.util.find_spec("torch"):
+    __all__ += ["ShadowMaskFormer"]
 
-_LAZY = {"ShadowMaskFormer": "network.model", "ShadowRemover": "removal.remover", "remove_shadow": "removal.remover"}
+_LAZY = {
+    "Correction": "light.correction",
+    "Options": "removal.options",
+    "Removal": "removal.job",
+    "RemovedFile": "removal.job",
+    "ShadowMaskFormer": "network.model",
+    "ShadowRemover": "removal.remover",
+    "remove_shadow": "removal.remover",
+}
 
 
 def __getattr__(name: str) -> object:
     """Import the heavier names when they are first used."""
-    if name in _LAZY:
-        import importlib
+    if name == "__version__":
+        from importlib import metadata
 
-        return getattr(importlib.import_module(f"shadowmaskformer.{_LAZY[name]}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return metadata.version("shadowmaskformer")
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name == "ShadowMaskFormer" and not importlib.util.find_spec("torch"):
+        raise MissingExtraError("ShadowMaskFormer needs PyTorch", "pip install 'shadowmaskformer[torch]'")
+    return getattr(importlib.import_module(f"shadowmaskformer.{_LAZY[name]}"), name)
 
 
 def __dir__() -> list[str]:

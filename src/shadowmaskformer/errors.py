@@ -115,7 +115,7 @@ class EvaluationError(ShadowMaskFormerError):
     """Results cannot be scored."""
 
 
-class MissingExtraError(ShadowMaskFormerError):
+class MissingExtraError(ShadowMaskFormerError, ImportError):
     """An optional dependency is not installed; the message names the extra."""
 
     http_status = 503
@@ -133,8 +133,8 @@ class Notice(str):
         self.message, self.remedy = message, remedy
         return self
 
-    def __getnewargs__(self) -> tuple[str, str]:
-        return self.message, self.remedy
+    def __reduce__(self) -> tuple[type[Notice], tuple[str, str]]:
+        return Notice, (self.message, self.remedy)
 
     def said(self, caller: Caller) -> str:
         """Return the line as `caller` would write it."""

@@ -45,12 +45,12 @@ def check_output(
     name = shown(path)
     for source in inputs:
         if _same_file(path, source):
-            raise OutputError(f"{name}: the output is the input {shown(source)}; choose another name with -o")
+            raise OutputError(f"{name}: the output is the input {shown(source)}", "choose another {output}")
     try:
         _check_free(path, name, overwrite)
         folder = os.path.dirname(os.path.realpath(path))  # noqa: PTH120 (bytes-safe, no cwd surprises)
         if not Path(folder).is_dir():
-            raise OutputError(f"{name}: there is no folder {shown(folder)}; create it first")
+            raise OutputError(f"{name}: there is no folder {shown(folder)}", "create it first")
         # Trying beats asking: access rights say nothing about quotas, sandboxes or read-only mounts.
         probe = _new_temporary(folder)
         os.close(probe[0])
@@ -105,7 +105,7 @@ def _check_free(path: str | os.PathLike[str], name: str, overwrite: bool) -> Non
     except FileNotFoundError:
         return
     if stat.S_ISDIR(kind):
-        raise OutputError(f"{name}: is a folder; give the name of a file")
+        raise OutputError(f"{name}: is a folder", "give the name of a file")
     if not stat.S_ISREG(kind):
         raise OutputError(f"{name}: is not a regular file; choose another name")
     if not overwrite:
@@ -113,7 +113,7 @@ def _check_free(path: str | os.PathLike[str], name: str, overwrite: bool) -> Non
 
 
 def _exists(name: str) -> OutputError:
-    return OutputError(f"{name}: exists already; replace it with --overwrite or choose another name with -o")
+    return OutputError(f"{name}: already exists", "replace it with {overwrite=True} or choose another {output}")
 
 
 def _new_temporary(folder: str | Path) -> tuple[int, Path]:
@@ -158,9 +158,9 @@ def _sync_folder(folder: Path) -> None:
 
 def _as_output_error(error: OSError, name: str) -> OutputError:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return OutputError(f"{name}: the disk or quota is full; free some space and run it again")
+        return OutputError(f"{name}: the disk or quota is full", "free some space and try again")
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-        return OutputError(f"{name}: its folder cannot be written to; choose another with -o")
+        return OutputError(f"{name}: its folder cannot be written to", "choose another {output}")
     if error.errno in (errno.ENOENT, errno.ENOTDIR):
-        return OutputError(f"{name}: its folder does not exist; create it first")
+        return OutputError(f"{name}: its folder does not exist", "create it first")
     return OutputError(f"{name}: cannot be written ({error.strerror or error})")

@@ -45,7 +45,20 @@ def test_default_output_is_beside_the_photo(files: Path, capsys: pytest.CaptureF
 
 @pytest.mark.parametrize(
     "option",
-    ["--format=foo", "--format=a/b", "--format=.", "-oout.gif", "-oout", "--max-pixels=0", "--threads=0"],
+    [
+        "--format=foo",
+        "--format=a/b",
+        "--format=.",
+        "-oout.gif",
+        "--max-pixels=0",
+        "--threads=0",
+        "--feather=nan",
+        "--feather=inf",
+        "--feather=-3",
+        "--feather=1e9",
+        "--grow=99999",
+        "--weights=x",
+    ],
 )
 def test_wrong_usage_is_one_line_and_touches_nothing(
     files: Path, option: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
@@ -67,6 +80,50 @@ def test_limits_hold_for_the_mask_too(files: Path, capsys: pytest.CaptureFixture
     assert remove(files, "--max-pixels", "2000") == 3
     assert "mask.png" in capsys.readouterr().err
     assert remove(files, "--max-pixels", "200000") == 0
+
+
+def test_a_folder_as_output_takes_the_result_under_its_usual_name(files: Path):
+    (files / "results").mkdir()
+    assert remove(files, "-o", files / "results") == 0
+    assert Image.open(files / "results" / "photo-no-shadow.png").size == (48, 32)
+
+
+def test_a_name_without_an_ending_keeps_the_photos_format(files: Path):
+    assert remove(files, "-o", files / "result") == 0
+    assert Image.open(files / "result").format == "PNG"
+
+
+def test_unbuffered_output_into_a_short_pipe_is_an_error(files: Path, rng: np.random.Generator):
+    Image.fromarray(rng.integers(0, 256, (480, 640, 3), np.uint8)).save(files / "photo.png")
+    Image.fromarray(np.full((480, 640), 255, np.uint8)).save(files / "mask.png")
+    command = f"{sys.executable} -m shadowmaskformer remove {files}/photo.png --mask {files}/mask.png --method relight"
+    done = subprocess.run(
+        ["bash", "-o", "pipefail", "-c", f"{command} -q -o - | head -c 10 > /dev/null"],
+        env=os.environ | {"PYTHONUNBUFFERED": "1"}, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 3
+    assert "lost" in done.stderr
+
+
+def test_errors_are_json_too_where_json_was_asked_for(files: Path, capsys: pytest.CaptureFixture[str]):
+    assert remove(files, "--json", photo="missing.png") == 3
+    printed = capsys.readouterr()
+    assert json.loads(printed.out)["error"]["type"] == "ImageReadError"
+    assert printed.err == ""
+
+
+def test_ctrl_c_while_loading_leaves_no_traceback():
+    for delay in (0.02, 0.05, 0.1):
+        process = subprocess.Popen(
+            [sys.executable, "-m", "shadowmaskformer", "remove", "-", "--mask", "none"],
+            stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(delay + 0.05)
+        process.send_signal(signal.SIGINT)
+        _, printed = process.communicate(timeout=30)
+        assert process.returncode in (130, -signal.SIGINT)
+        assert "Traceback" not in printed
 
 
 LOST = ["| true", ">&-", *(["> /dev/full"] if Path("/dev/full").exists() else [])]
@@ -129,6 +186,10 @@ def test_json_is_one_line_for_machines(files: Path, capsys: pytest.CaptureFixtur
     told = json.loads(capsys.readouterr().out)
     assert told["output"].endswith("out.png")
     assert (told["width"], told["height"], told["method"]) == (48, 32, "relight")
+    assert told["input"].endswith("photo.png")
+    assert told["mask"].endswith("mask.png")
+    assert told["weights"] is None
+    assert told["version"]
     assert told["shadow_share"] == pytest.approx(0.25, abs=0.01)
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+import pickle
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -9,9 +10,10 @@ import pytest
 from PIL import Image
 
 import shadowmaskformer
-from shadowmaskformer.errors import ArrayError, ConfigError, ImageReadError, MaskError
+from shadowmaskformer.errors import ArrayError, ConfigError, ImageReadError, ImageTooLargeError, MaskError, OutputError
 from shadowmaskformer.photo.picture import Photo
-from shadowmaskformer.removal.remover import Removal, ShadowRemover, compare, default_output
+from shadowmaskformer.removal.job import Removal, compare, default_output
+from shadowmaskformer.removal.remover import ShadowRemover
 
 
 @pytest.fixture(scope="module")
@@ -168,9 +170,9 @@ def test_odd_memory_layouts_work(relighter: ShadowRemover, photo: np.ndarray, ma
 @pytest.mark.parametrize(
     ("array", "message"),
     [
-        (np.zeros((3, 32, 48), np.uint8), "channels come last"),
-        (np.zeros((32, 48, 5), np.uint8), "expected"),
-        (np.zeros((0, 48, 3), np.uint8), "expected"),
+        (np.zeros((3, 32, 48), np.uint8), "channels last"),
+        (np.zeros((32, 48, 5), np.uint8), "height, width, 3"),
+        (np.zeros((0, 48, 3), np.uint8), "height, width, 3"),
         (np.zeros((32, 48, 3), np.int32), "int32"),
         (np.full((32, 48, 3), np.nan), "NaN"),
         (np.full((32, 48, 3), 200.0), "200"),
@@ -287,3 +289,79 @@ def test_shipped_weights_remove_the_demo_shadow_and_nothing_else():
     assert changed[~shadow].mean() < 0.15
     lit = photo[~shadow].mean()
     assert abs(result[shadow].mean() - lit) < 0.3 * abs(photo[shadow].mean() - lit)
+
+
+def test_a_remover_survives_pickling(remover: ShadowRemover, photo: np.ndarray, mask: np.ndarray):
+    again = pickle.loads(pickle.dumps(remover))
+    assert np.array_equal(again.remove(photo, mask), remover.remove(photo, mask))
+
+
+def test_output_and_overwrite_in_python(relighter: ShadowRemover, photo: np.ndarray, mask: np.ndarray, tmp_path: Path):
+    Image.fromarray(photo).save(tmp_path / "photo.png")
+    target = tmp_path / "out.webp"
+    assert relighter.remove(tmp_path / "photo.png", mask, output=target) == target
+    with pytest.raises(OutputError, match="overwrite=True"):
+        relighter.remove(tmp_path / "photo.png", mask, output=target)
+    assert relighter.remove(str(tmp_path / "photo.png"), mask, output=target, overwrite=True) == target
+    assert Image.open(target).format == "WEBP"
+    assert relighter.remove(png(photo), mask, output=tmp_path, format="jpeg").name == "photo-no-shadow.jpeg"
+    with pytest.raises(ConfigError, match="ndarray"):
+        relighter.remove(photo, mask, output=target)
+
+
+def test_options_of_the_command_work_in_python(relighter: ShadowRemover, photo: np.ndarray, mask: np.ndarray):
+    with pytest.raises(ImageTooLargeError):
+        relighter.remove(png(photo), mask, max_pixels=100)
+    assert Image.open(io.BytesIO(relighter.remove(png(photo), mask, format="jpeg", quality=50))).format == "JPEG"
+
+
+@pytest.mark.parametrize("options", [{"grow_px": "3"}, {"feather_px": float("nan")}, {"colour": 1}, {"quality": 0}])
+def test_wrong_options_are_named(relighter: ShadowRemover, photo: np.ndarray, mask: np.ndarray, options: dict):
+    with pytest.raises(ConfigError, match=next(iter(options))):
+        relighter.remove(photo, mask, **options)
+
+
+def test_threads_must_be_whole(tiny_weights: Path):
+    with pytest.raises(ConfigError, match="whole number"):
+        ShadowRemover(tiny_weights, threads=1.5)  # type: ignore[arg-type]
+
+
+def test_relight_refuses_weights():
+    with pytest.raises(ConfigError, match="no weights"):
+        ShadowRemover("default", method="relight")
+
+
+def test_batches_of_tensors_work(relighter: ShadowRemover, photo: np.ndarray, mask: np.ndarray):
+    torch = pytest.importorskip("torch")
+    batch = torch.from_numpy(photo).permute(2, 0, 1)[None].repeat(2, 1, 1, 1)
+    several = torch.from_numpy(np.stack([mask, np.zeros_like(mask)]))
+    result = relighter.remove(batch, several)
+    assert np.array_equal(result[0].permute(1, 2, 0).numpy(), relighter.remove(photo, mask))
+    assert torch.equal(result[1], batch[1])
+    assert torch.equal(relighter.remove(batch, several[:, None]), result)
+    with pytest.raises(ArrayError, match=r"\(2, 32, 48\)"):
+        relighter.remove(batch[0, :2], several[0])
+
+
+def test_warnings_name_the_photo(
+    relighter: ShadowRemover, photo: np.ndarray, tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    Image.fromarray(photo).save(tmp_path / "beach.png")
+    relighter.remove(tmp_path / "beach.png", np.zeros((32, 48), np.uint8))
+    assert "beach.png" in caplog.text
+
+
+def test_what_comes_back_has_a_short_repr(relighter: ShadowRemover, photo: np.ndarray, mask: np.ndarray):
+    removal = relighter.remove_from_photo(Photo(photo), mask)
+    assert repr(removal) == "Removal(48x32, 25.0% shadow)"
+    assert repr(removal.correction).startswith("Correction(48x32, gain ")
+    assert repr(relighter) == "ShadowRemover(method='relight')"
+
+
+def test_a_large_photo_is_relit_at_its_own_resolution(photo: np.ndarray, mask: np.ndarray):
+    big, big_mask = np.kron(photo, np.ones((8, 8, 1), np.uint8)), np.kron(mask, np.ones((8, 8), np.uint8))
+    small = ShadowRemover(method="relight", working_pixels=64 * 96)
+    full = ShadowRemover(method="relight")
+    difference = np.abs(small.remove(big, big_mask).astype(float) - full.remove(big, big_mask))
+    assert difference.mean() < 2
+    assert np.array_equal(small.remove(big, big_mask)[:8], big[:8])

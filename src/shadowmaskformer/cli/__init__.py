@@ -7,22 +7,23 @@ Heavy rooms are imported inside `run`, so that `--help` answers at once.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import importlib
 import importlib.metadata
-import io
-import os
-import signal
 import sys
-import threading
-from collections.abc import Generator
-from typing import Any, TextIO
 
 from shadowmaskformer import errors
+from shadowmaskformer.cli import console
+from shadowmaskformer.cli.console import (
+    EXIT_INTERRUPTED,
+    EXIT_NOTHING_DONE,
+    EXIT_OK,
+    EXIT_SOME_FAILED,
+    EXIT_USAGE,
+)
+
+__all__ = ["EXIT_INTERRUPTED", "EXIT_NOTHING_DONE", "EXIT_OK", "EXIT_SOME_FAILED", "EXIT_USAGE", "build_parser", "main"]
 
 COMMANDS = ("remove", "info", "convert", "export", "benchmark", "data", "train", "evaluate", "reproduce")
-
-EXIT_OK, EXIT_SOME_FAILED, EXIT_USAGE, EXIT_NOTHING_DONE, EXIT_INTERRUPTED = 0, 1, 2, 3, 130
 
 
 def build_parser(only: str | None = None) -> argparse.ArgumentParser:
@@ -54,24 +55,22 @@ def main(argv: list[str] | None = None) -> int:
     """Run one command; exit code 0 done, 1 some inputs failed, 2 usage, 3 nothing done, 130 interrupted."""
     argv = sys.argv[1:] if argv is None else argv
     only = next((word for word in argv if not word.startswith("-")), None)
-    with _lasting_output():
+    with console.lasting_output():
         args = build_parser(only).parse_args(argv)
         _silence_decoders()
         code = _run(args)
         product = args.command == "info" or getattr(args, "json", False)
-        if code == EXIT_OK and product and isinstance(sys.stdout, _Log) and (why := sys.stdout.lost()):
-            return _failed(errors.OutputError(f"standard output: {why}; nothing was told"), False, EXIT_NOTHING_DONE)
+        if code == EXIT_OK and product and isinstance(sys.stdout, console.Log) and (why := sys.stdout.lost()):
+            return console.failed(errors.OutputError(f"standard output: {why}", "the report was lost"), debug=False)
         return code
 
 
 def _run(args: argparse.Namespace) -> int:
     try:
-        with _sigterm_as_interrupt():
+        with console.interruptible():
             return importlib.import_module(f"shadowmaskformer.cli.{args.command}").run(args)
-    except errors.ConfigError as error:
-        return _failed(error, args.debug, EXIT_USAGE)
     except errors.ShadowMaskFormerError as error:
-        return _failed(error, args.debug, EXIT_NOTHING_DONE)
+        failure = error
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return EXIT_INTERRUPTED
@@ -79,82 +78,15 @@ def _run(args: argparse.Namespace) -> int:
         from shadowmaskformer.files import shown
 
         where = shown(str(error.filename)) if error.filename else "a file"
-        lost = errors.OutputError(f"{where}: {error.strerror or error}; mend that and run it again")
-        lost.__cause__ = error
-        return _failed(lost, args.debug, EXIT_NOTHING_DONE)
+        failure = errors.OutputError(f"{where}: {error.strerror or error}", "fix this and try again")
+        failure.__cause__ = error
     except MemoryError:
-        return _failed(
-            errors.ImageTooLargeError("out of memory; give it a smaller picture"), args.debug, EXIT_NOTHING_DONE
-        )
-
-
-class _Log:
-    """Standard output or error that never ends the work: what nobody reads any more is lost."""
-
-    def __init__(self, stream: TextIO) -> None:
-        self._stream, self._why = stream, ""
-        if isinstance(stream, io.TextIOWrapper):
-            # A terminal that has no `×` shows an escape instead.
-            stream.reconfigure(errors="backslashreplace")
-
-    def write(self, text: str) -> int:
-        try:
-            self._stream.write(text)
-        except OSError as error:
-            self._lose(error)
-        return len(text)
-
-    def flush(self) -> None:
-        try:
-            self._stream.flush()
-        except OSError as error:
-            self._lose(error)
-
-    def lost(self) -> str:
-        """Why something could not be written, but for a reader that went away, who has what he wanted."""
-        self.flush()
-        return self._why
-
-    def _lose(self, error: OSError) -> None:
-        """Point the stream at nothing, so that the interpreter's last flush stays silent too."""
-        if not isinstance(error, BrokenPipeError):
-            self._why = self._why or error.strerror or str(error)
-        with contextlib.suppress(OSError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), self._stream.fileno())
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
-
-
-@contextlib.contextmanager
-def _lasting_output() -> Generator[None]:
-    before: tuple[Any, Any] = sys.stdout, sys.stderr
-    # A closed standard error is None, for which `print` takes standard output.
-    log = _Log(before[1] or io.StringIO())
-    sys.stdout, sys.stderr = (before[0] and _Log(before[0])), log
-    try:
-        yield
-    finally:
-        for stream in filter(None, (sys.stdout, sys.stderr)):
-            stream.flush()
-        sys.stdout, sys.stderr = before
-
-
-@contextlib.contextmanager
-def _sigterm_as_interrupt() -> Generator[None]:
-    """As on Ctrl-C: what is under way is tidied up, and no worker process stays behind."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
+        failure = errors.ImageTooLargeError("out of memory", "use a smaller picture")
+    return console.failed(failure, debug=args.debug, as_json=getattr(args, "json", False))
 
 
 def _silence_decoders() -> None:
-    """Pillow and tifffile grumble about odd tags on their own; what matters reaches the user as our warnings."""
+    """Pillow and tifffile complain about odd tags by themselves; what matters reaches the user as our warnings."""
     import logging
     import warnings
 
@@ -162,11 +94,3 @@ def _silence_decoders() -> None:
     logging.getLogger("tifffile").propagate = False
     logging.getLogger("tifffile").addHandler(logging.NullHandler())
     logging.basicConfig(format="%(message)s", level=logging.WARNING)
-
-
-def _failed(error: Exception, debug: bool, code: int) -> int:
-    if debug:
-        raise error
-    line = "".join(c if c.isprintable() else repr(c)[1:-1] for c in str(error))
-    print(f"shadowmaskformer: {line}", file=sys.stderr)
-    return code

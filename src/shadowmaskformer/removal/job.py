@@ -1,0 +1,154 @@
+"""One photo from its source to the bytes of the result: what the command, a batch and a server all do."""
+
+# pyright: reportTypedDictNotRequiredAccess=false
+# `complete` fills in every option.
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from shadowmaskformer.arrays import Floats, average_down, from_float
+from shadowmaskformer.errors import ConfigError, ImageReadError, OutputError
+from shadowmaskformer.files import shown
+from shadowmaskformer.light.correction import Correction
+from shadowmaskformer.photo.encode import encode_photo, encoding_losses, file_of, format_from_name
+from shadowmaskformer.photo.picture import Photo
+from shadowmaskformer.photo.read import ImageSource, read_photo
+from shadowmaskformer.removal.options import Options, complete
+
+_COMPARE_HEIGHT, _COMPARE_WIDTH = 720, 20_000  # pixels of one picture of three
+
+
+@dataclass(frozen=True, repr=False)
+class Removal:
+    """A photo without its shadow, and what there is to say about it.
+
+    Attributes:
+        before: the photo as read, upright.
+        after: the same with new pixels.
+        mask: the mask that was used, (H, W), [0, 1].
+        correction: how the light was changed, on a reduced copy of the photo; None when the mask was empty.
+        warnings: one line each, for the user.
+    """
+
+    before: Photo
+    after: Photo
+    mask: Floats
+    correction: Correction | None = None
+    warnings: tuple[str, ...] = field(default=())
+
+    @property
+    def shadow_share(self) -> float:
+        """Share of the photo that the mask covers, 0 to 1."""
+        return float(self.mask.mean(dtype=np.float64))
+
+    def __repr__(self) -> str:
+        said = f", {len(self.warnings)} warnings" if self.warnings else ""
+        return f"Removal({self.before.width}x{self.before.height}, {self.shadow_share:.1%} shadow{said})"
+
+
+@dataclass(frozen=True, repr=False)
+class RemovedFile:
+    """The result as a file.
+
+    Attributes:
+        data: the file's bytes.
+        removal: the pictures behind it.
+        warnings: one line each, for the user; the removal's and the file's.
+    """
+
+    data: bytes
+    removal: Removal
+    warnings: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        return f"RemovedFile({len(self.data):,} bytes, {self.removal!r})"
+
+    def facts(self) -> dict[str, Any]:
+        """Return what was done, as plain JSON types."""
+        photo = self.removal.before
+        return {
+            "width": photo.width,
+            "height": photo.height,
+            "shadow_share": round(self.removal.shadow_share, 4),
+            "bytes": len(self.data),
+        }
+
+
+def remove_file(
+    source: ImageSource, restore: Callable[[Photo], Removal], name: str | None, options: Options
+) -> RemovedFile:
+    """Read a photo, restore it and encode the result.
+
+    Args:
+        source: the photo; see `read_photo`.
+        restore: removes the shadow from a photo that was read.
+        name: of the file that the result is for; its ending chooses the format unless an option does.
+        options: see `Options`.
+    """
+    chosen = complete(options)
+    photo = read_photo(
+        source, max_pixels=chosen["max_pixels"], frame=chosen["frame"], drop_metadata=chosen["drop_metadata"]
+    )
+    removal = restore(photo)
+    wanted = chosen["format"] or (Path(name).suffix if name else "") or None
+    data = file_of(removal.after, format=wanted, quality=chosen["quality"])
+    return RemovedFile(data, removal, (*removal.warnings, *encoding_losses(removal.after, wanted)))
+
+
+def check_format(name: str | None, format: str | None) -> None:
+    """Refuse, before any work, a format or an ending that cannot be written.
+
+    Raises:
+        ConfigError: naming what can.
+    """
+    wanted = format or (Path(name).suffix if name else "")
+    if wanted:
+        try:
+            format_from_name(wanted)
+        except OutputError as error:
+            raise ConfigError(f"{'format' if format else shown(name or '')}: {error}") from error
+
+
+def default_output(source: Path, format: str | None = None) -> Path:
+    """Return where the result for `source` goes by default: beside it.
+
+    >>> default_output(Path("holiday/beach.jpg")).name, default_output(Path("beach.jpg"), "png").name
+    ('beach-no-shadow.jpg', 'beach-no-shadow.png')
+    """
+    if not source.name:
+        raise ImageReadError(f"{shown(source)}: is a folder", "give the path of a picture")
+    # A GIF's 256 colours would spoil the result.
+    ending = ".png" if source.suffix.lower() == ".gif" else source.suffix
+    if format:
+        ending = "." + format.lower().removeprefix(".")
+    return source.with_name(f"{source.stem}-no-shadow{ending}")
+
+
+def output_path(source: Path | None, output: str | Path | None, format: str | None = None) -> Path:
+    """Return where to write: to `output`, into it if it is a folder, or beside `source`."""
+    if output is None:
+        assert source is not None
+        return default_output(source, format)
+    folder = Path(output).is_dir() or str(output).endswith(("/", "\\"))
+    return Path(output) / default_output(source or Path("photo"), format).name if folder else Path(output)
+
+
+def compare(removal: Removal) -> bytes:
+    """Return before, mask and after side by side, as a JPEG."""
+    photo = removal.before
+    scale = min(1.0, _COMPARE_HEIGHT / photo.height, _COMPARE_WIDTH / photo.width)
+    height, width = max(1, round(photo.height * scale)), max(1, round(photo.width * scale))
+    gap = max(2, width // 80)
+    strip = np.full((height, 3 * width + 2 * gap, 3), 255, np.uint8)
+    mask = np.repeat(average_down(removal.mask, height, width)[..., None], 3, axis=2)
+    panels = (average_down(photo.pixels, height, width), mask, average_down(removal.after.pixels, height, width))
+    for index, panel in enumerate(panels):
+        left = index * (width + gap)
+        strip[:, left : left + width] = from_float(panel)
+    return encode_photo(Photo(np.asarray(Image.fromarray(strip))), format="JPEG", quality=92)

@@ -1,0 +1,79 @@
+"""The options of one removal, written once: Python, the command and all that comes later read them here."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, TypedDict
+
+from shadowmaskformer.errors import ConfigError
+from shadowmaskformer.photo.read import MAX_PIXELS
+
+
+class Options(TypedDict, total=False):
+    """What a user may say about one photo, its mask and the result.
+
+    Attributes:
+        grow_px: pixels to grow the mask by; negative shrinks it.
+        feather_px: width in which the result fades into the photo around the mask; None fits the photo's size.
+        invert_mask: take black as shadow.
+        raw: the method's answer for the whole picture instead of one pasted into the photo.
+        max_pixels: refuse larger photos and masks.
+        frame: which picture of an animated or multi-page file, 0 = first; None refuses such files.
+        drop_metadata: leave out EXIF, texts and resolution; colours stay.
+        format: of the result's file, such as "jpeg"; None takes the output's ending, else the photo's format.
+        quality: 1 to 100, lossy formats only; None is visually lossless.
+    """
+
+    grow_px: int
+    feather_px: float | None
+    invert_mask: bool
+    raw: bool
+    max_pixels: int
+    frame: int | None
+    drop_metadata: bool
+    format: str | None
+    quality: int | None
+
+
+DEFAULTS: Options = {
+    "grow_px": 0,
+    "feather_px": None,
+    "invert_mask": False,
+    "raw": False,
+    "max_pixels": MAX_PIXELS,
+    "frame": None,
+    "drop_metadata": False,
+    "format": None,
+    "quality": None,
+}
+
+_RANGES: dict[str, tuple[float, float, str]] = {
+    "grow_px": (-10_000, 10_000, "whole pixels"),
+    "feather_px": (0, 10_000, "pixels"),
+    "max_pixels": (1, math.inf, "pixels"),
+    "frame": (0, math.inf, "a whole number"),
+    "quality": (1, 100, "a whole number"),
+}
+
+
+def complete(options: Options) -> Options:
+    """Return the options with their defaults filled in.
+
+    Raises:
+        ConfigError: an unknown option or a value out of its range.
+    """
+    for name, value in options.items():
+        if name not in DEFAULTS:
+            raise ConfigError(f"there is no option {name!r}", f"choose from {', '.join(DEFAULTS)}")
+        if name in _RANGES and value is not None:
+            _check(name, value)
+    return {**DEFAULTS, **options}
+
+
+def _check(name: str, value: Any) -> None:
+    low, high, unit = _RANGES[name]
+    kinds = (int, float) if name == "feather_px" else (int,)
+    # NaN is in no range.
+    if isinstance(value, bool) or not isinstance(value, kinds) or not low <= value <= high:
+        upto = f"at least {low:g}" if high == math.inf else f"{low:g} to {high:g}"
+        raise ConfigError(f"{name} is {value!r}", f"give {{{name}}} as {unit}, {upto}")

@@ -93,7 +93,7 @@ def fit_pixels(height: int, width: int, pixels: int) -> tuple[int, int]:
 def average_down(planes: NDArray[Any], height: int, width: int) -> Floats:
     """Average levels or floats, (H, W, C) or (H, W), down to a smaller size, as float32 in [0, 1].
 
-    In strips: a large photo is never held as floats.
+    In strips: a large photo is never held as floats. Pixels count whole, for the output pixel that holds their middle.
     """
     if planes.shape[:2] == (height, width):
         return to_float(planes)

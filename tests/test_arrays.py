@@ -1,0 +1,26 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from shadowmaskformer.arrays import average_down, places, sample
+
+
+@pytest.mark.parametrize("size", [(7, 9), (43, 48), (301, 3), (1, 1)])
+def test_reduction_in_strips_is_the_reduction_of_the_whole(size: tuple[int, int], rng: np.random.Generator):
+    plane = rng.random((301, 97), np.float32)
+    whole = Image.fromarray(plane).resize(size[::-1], Image.Resampling.BOX)
+    assert np.abs(average_down(plane, *size) - np.asarray(whole)).max() < 1e-6
+
+
+def test_levels_are_averaged_as_floats(rng: np.random.Generator):
+    levels = rng.integers(0, 256, (40, 60, 3), np.uint8)
+    expected = levels.reshape(10, 4, 15, 4, 3).mean(axis=(1, 3)) / 255
+    assert np.abs(average_down(levels, 10, 15) - expected).max() < 1e-6
+
+
+def test_enlarging_agrees_with_pillow(rng: np.random.Generator):
+    plane = rng.random((5, 8), np.float32)
+    expected = np.asarray(Image.fromarray(plane).resize((40, 33), Image.Resampling.BILINEAR))
+    assert np.abs(sample(plane[..., None], places(5, 33), places(8, 40))[..., 0] - expected).max() < 1e-5

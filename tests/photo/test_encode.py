@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageCms
 
 from shadowmaskformer.errors import ArrayError, MissingExtraError, OutputError
-from shadowmaskformer.photo.exif import jpeg_blocks, png_chunk, png_chunks
+from shadowmaskformer.photo.blocks import jpeg_blocks, png_chunk, png_chunks
 from shadowmaskformer.photo.read import (
     Metadata,
     Photo,

@@ -27,7 +27,7 @@ from shadowmaskformer.errors import (
 )
 from shadowmaskformer.masks import read_mask
 from shadowmaskformer.photo import read as imageio
-from shadowmaskformer.photo.exif import png_chunk
+from shadowmaskformer.photo.blocks import png_chunk
 from shadowmaskformer.photo.read import read_photo
 
 SIZE = (32, 48)

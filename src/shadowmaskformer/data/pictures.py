@@ -17,7 +17,7 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 from shadowmaskformer import masks
 from shadowmaskformer.arrays import from_float
 from shadowmaskformer.errors import ArrayError, ImageReadError, MaskError
-from shadowmaskformer.photo.exif import DECODER_ERRORS
+from shadowmaskformer.photo.blocks import DECODER_ERRORS
 
 FORMATS = ("JPEG", "PNG", "TIFF", "BMP", "WEBP")
 

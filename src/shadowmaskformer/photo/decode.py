@@ -27,8 +27,9 @@ from shadowmaskformer.errors import (
     MissingExtraError,
     NotAnImageError,
 )
+from shadowmaskformer.photo import blocks
 from shadowmaskformer.photo import exif as metadata
-from shadowmaskformer.photo.exif import DECODER_ERRORS
+from shadowmaskformer.photo.blocks import DECODER_ERRORS
 
 _READABLE = "JPEG, PNG, WebP, TIFF, BMP, GIF, AVIF or HEIC"
 _BMP_HEADER_BYTES = {12, 40, 52, 56, 64, 108, 124}
@@ -73,7 +74,7 @@ def sniff(data: bytes) -> str | None:
     """
     if data.startswith(b"\xff\xd8\xff"):
         return "JPEG"
-    if data.startswith(metadata.PNG_SIGNATURE):
+    if data.startswith(blocks.PNG_SIGNATURE):
         return "PNG"
     if data.startswith((b"GIF87a", b"GIF89a")):
         return "GIF"
@@ -132,9 +133,9 @@ def decode(
     if kind is None:
         raise refuse(data, name)
     if kind == "PNG" and drop_metadata:
-        data = metadata.png_without(data, metadata.PNG_TEXTS)
-        if drop_profile or not metadata.has_readable_profile(data):
-            data = metadata.png_without(data, [b"iCCP"])
+        data = blocks.png_without(data, blocks.PNG_TEXTS)
+        if drop_profile or not blocks.has_readable_profile(data):
+            data = blocks.png_without(data, [b"iCCP"])
     try:
         decoder = _decode_tiff if kind == "TIFF" else partial(_decode_with_pillow, kind)
         stored = decoder(data, name, max_pixels, frame)
@@ -210,14 +211,14 @@ def _decode_with_pillow(kind: str, data: bytes, name: str, max_pixels: int, fram
         image.seek(chosen)
     if kind == "PNG" and data[24] == 16:
         array, exif = _decode_png16(data, several, chosen)
-        return Stored(kind, array, image.info, exif, blocks=metadata.png_blocks(data))
+        return Stored(kind, array, image.info, exif, blocks=blocks.png_blocks(data))
     image.load()
     stored = Stored(kind, pixels_of(image, name, warnings), image.info, warnings=warnings)
     stored.exif = exif_of_info(image.info)
     if kind == "JPEG":
         note_jpeg(image, stored, name)
     elif kind == "PNG":
-        stored.blocks = metadata.png_blocks(data)
+        stored.blocks = blocks.png_blocks(data)
     stored.lossless = kind == "WEBP" and _is_lossless_webp(data)
     if (kind == "AVIF" and _is_deep_avif(data)) or image.info.get("bit_depth", 8) > 8:
         warnings.append(f"{name}: more than 8 bits per channel; {kind} is read with 8")
@@ -229,7 +230,7 @@ def _decode_png16(data: bytes, count: int, frame: int) -> tuple[NDArray[Any], by
     import imagecodecs
 
     array = imagecodecs.apng_decode(data, index=frame) if count > 1 else imagecodecs.png_decode(data)
-    exif = next((payload for kind, payload in metadata.png_chunks(data) if kind == b"eXIf"), None)
+    exif = next((payload for kind, payload in blocks.png_chunks(data) if kind == b"eXIf"), None)
     return np.asarray(array), exif
 
 
@@ -255,8 +256,8 @@ def note_jpeg(image: Image.Image, stored: Stored, name: str) -> None:
     if image.quantization:
         # Each component names its table; the encoder takes them in the components' order.
         tables = tuple(tuple(image.quantization[component[3]]) for component in image.layer[:3])
-        stored.jpeg_quality, stored.jpeg_tables = metadata.jpeg_quality(list(tables[0])), tables
-    stored.blocks = metadata.jpeg_blocks(image.applist)
+        stored.jpeg_quality, stored.jpeg_tables = blocks.jpeg_quality(list(tables[0])), tables
+    stored.blocks = blocks.jpeg_blocks(image.applist)
     sampling = JpegImagePlugin.get_sampling(image)
     stored.jpeg_subsampling = sampling if sampling >= 0 else None
     # The decoder paints what is missing in middle gray when a damaged file goes on to its end mark.
@@ -317,7 +318,7 @@ def _to_srgb(image: Image.Image, name: str, warnings: list[str]) -> NDArray[Any]
     profile: Any = None
     if image.mode == "LAB":
         profile, how = ImageCms.createProfile("LAB"), "the D50 white point"
-    elif icc and metadata.icc_colour_space(icc) == "CMYK":
+    elif icc and blocks.icc_colour_space(icc) == "CMYK":
         profile = ImageCms.ImageCmsProfile(io.BytesIO(icc))
     converted = None
     if profile is not None:

@@ -16,6 +16,7 @@ from PIL import Image
 
 from shadowmaskformer.arrays import from_float, gray_levels, to_float
 from shadowmaskformer.errors import MissingExtraError, OutputError
+from shadowmaskformer.photo import blocks
 from shadowmaskformer.photo import exif as metadata
 from shadowmaskformer.photo.picture import Metadata, Photo
 
@@ -75,7 +76,7 @@ def encoding_losses(photo: Photo, format: str | None = None) -> list[str]:
     ):
         if before and not after:
             losses.append(f"{chosen} cannot hold this {what}: left out; write PNG to keep it")
-    if metadata.holds_text(photo.metadata.blocks) and not kept.blocks:
+    if blocks.holds_text(photo.metadata.blocks) and not kept.blocks:
         losses.append(
             f"{chosen} cannot hold the texts of a {photo.format}: left out; write {photo.format} to keep them"
         )
@@ -109,7 +110,7 @@ def encode_photo(photo: Photo, *, format: str | None = None, quality: int | None
         if chosen == "PNG" and array.dtype == np.uint16:
             return _encode_png16(photo, array)
         return _encode_with_pillow(photo, array, chosen, quality)
-    except metadata.DECODER_ERRORS as error:
+    except blocks.DECODER_ERRORS as error:
         raise OutputError(f"cannot be encoded as {chosen} ({error}); write PNG") from error
 
 
@@ -190,7 +191,7 @@ def _encode_with_pillow(photo: Photo, array: NDArray[Any], format: str, quality:
     else:
         image.save(buffer, format, **options)
     encoded = buffer.getvalue()
-    return metadata.png_with_blocks(encoded, photo.metadata.blocks) if format == "PNG" else encoded
+    return blocks.png_with_blocks(encoded, photo.metadata.blocks) if format == "PNG" else encoded
 
 
 def _options(photo: Photo, format: str, quality: int | None) -> dict[str, Any]:
@@ -249,15 +250,15 @@ def _encode_png16(photo: Photo, array: NDArray[Any]) -> bytes:
     encoded = bytes(imagecodecs.png_encode(array, level=6))
     chunks = about.blocks
     if about.icc:
-        chunks += metadata.png_chunk(b"iCCP", b"ICC Profile\0\0" + zlib.compress(about.icc))
+        chunks += blocks.png_chunk(b"iCCP", b"ICC Profile\0\0" + zlib.compress(about.icc))
     if about.dpi:
         per_metre = (round(value / 0.0254) for value in about.dpi)
-        chunks += metadata.png_chunk(b"pHYs", struct.pack(">IIB", *per_metre, 1))
+        chunks += blocks.png_chunk(b"pHYs", struct.pack(">IIB", *per_metre, 1))
     if about.exif:
-        chunks += metadata.png_chunk(b"eXIf", about.exif)
+        chunks += blocks.png_chunk(b"eXIf", about.exif)
     if about.xmp:
-        chunks += metadata.png_chunk(b"iTXt", _XMP_KEYWORD.encode() + b"\0\0\0\0\0" + about.xmp)
-    return metadata.png_with_blocks(encoded, chunks)
+        chunks += blocks.png_chunk(b"iTXt", _XMP_KEYWORD.encode() + b"\0\0\0\0\0" + about.xmp)
+    return blocks.png_with_blocks(encoded, chunks)
 
 
 def _encode_tiff(photo: Photo, array: NDArray[Any]) -> bytes:

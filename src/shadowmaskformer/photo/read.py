@@ -15,6 +15,7 @@ from PIL import Image
 from shadowmaskformer.arrays import check_levels
 from shadowmaskformer.errors import ImageReadError, ImageTooLargeError, NotAnImageError
 from shadowmaskformer.files import check_output, shown, write_atomically
+from shadowmaskformer.photo import blocks
 from shadowmaskformer.photo import decode as decoding
 from shadowmaskformer.photo import exif as metadata
 from shadowmaskformer.photo.decode import Stored
@@ -177,7 +178,7 @@ def _stored_from_pillow(image: Image.Image, name: str, max_pixels: int) -> Store
         exif = decoding.exif_of_info(image.info)
         if exif is None and len(tags := image.getexif()):
             exif = metadata.descriptive_exif(tags)
-    except metadata.DECODER_ERRORS as error:
+    except blocks.DECODER_ERRORS as error:
         raise ImageReadError(f"{name}: cannot be decoded ({error}); open it again") from error
     stored = Stored(image.format or "PNG", array, dict(view.info), exif, warnings=warnings)
     if stored.format == "MPO":
@@ -210,7 +211,7 @@ def _photo(stored: Stored, name: str) -> Photo:
 
     icc = stored.info.get("icc_profile") or None
     if icc is not None:
-        space = metadata.icc_colour_space(icc)
+        space = blocks.icc_colour_space(icc)
         if space != _COLOUR_SPACES[gray]:
             why = "is damaged" if space is None else f"is for {space}, the pixels are {_COLOUR_SPACES[gray]}"
             warnings.append(f"{name}: colour profile left out because it {why}; taken as sRGB")

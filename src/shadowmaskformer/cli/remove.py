@@ -62,8 +62,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from shadowmaskformer import masks
     from shadowmaskformer.errors import ConfigError, ImageReadError, OutputError
+    from shadowmaskformer.files import check_output, shown, write_atomically
     from shadowmaskformer.machine import tune_allocator
-    from shadowmaskformer.photo import read as imageio
+    from shadowmaskformer.photo import encoding_losses, file_of, local_path, read_photo
     from shadowmaskformer.removal.remover import ShadowRemover, compare, default_output
 
     began = time.perf_counter()
@@ -83,17 +84,17 @@ def run(args: argparse.Namespace) -> int:
         raise ImageReadError("standard input is closed; give the path of a picture")
     if to_stdout and sys.stdout is None:
         raise OutputError("standard output is closed; give -o FILE")
-    inputs = [Path(imageio.local_path(name)) for name in (args.photo, args.mask) if name != "-"]
+    inputs = [Path(local_path(name)) for name in (args.photo, args.mask) if name != "-"]
     chosen = _format(args)
     target = None if to_stdout else Path(args.output) if args.output else default_output(Path(args.photo))
     if target and args.format and not args.output:
         target = target.with_suffix("." + args.format.lower().removeprefix("."))
     comparison = target.with_name(f"{target.stem}-compare.jpg") if target and args.compare else None
     for path in filter(None, (target, comparison)):
-        imageio.check_output(path, inputs, overwrite=args.overwrite)
+        check_output(path, inputs, overwrite=args.overwrite)
 
     limits = {"max_pixels": args.max_pixels} if args.max_pixels else {}
-    photo = imageio.read_photo(
+    photo = read_photo(
         sys.stdin.buffer.read() if from_stdin else args.photo,
         frame=args.frame, drop_metadata=args.drop_metadata, **limits,
     )  # fmt: skip
@@ -112,8 +113,8 @@ def run(args: argparse.Namespace) -> int:
             invert_mask=args.invert_mask,
             raw=args.raw,
         )
-    data = imageio.file_of(removal.after, format=chosen, quality=args.quality)
-    warnings = [*told, *removal.warnings, *imageio.encoding_losses(removal.after, chosen)]
+    data = file_of(removal.after, format=chosen, quality=args.quality)
+    warnings = [*told, *removal.warnings, *encoding_losses(removal.after, chosen)]
     if not args.quiet and not args.json:
         for line in warnings:
             print(f"warning: {line}", file=sys.stderr)
@@ -124,9 +125,9 @@ def run(args: argparse.Namespace) -> int:
         except OSError as error:
             raise OutputError(f"standard output: the picture was lost ({error.strerror}); give -o FILE") from error
         return 0
-    imageio.write_atomically(target, data, overwrite=args.overwrite)
+    write_atomically(target, data, overwrite=args.overwrite)
     if comparison:
-        imageio.write_atomically(comparison, compare(removal), overwrite=args.overwrite)
+        write_atomically(comparison, compare(removal), overwrite=args.overwrite)
     seconds = time.perf_counter() - began
     if args.json:
         print(json.dumps({
@@ -136,23 +137,24 @@ def run(args: argparse.Namespace) -> int:
             "warnings": warnings,
         }))  # fmt: skip
     elif not args.quiet:
-        print(f"{imageio.shown(target)}  ({photo.width}×{photo.height}, {seconds:.1f} s)")
+        print(f"{shown(target)}  ({photo.width}×{photo.height}, {seconds:.1f} s)")
         if comparison:
-            print(imageio.shown(comparison))
+            print(shown(comparison))
     return 0
 
 
 def _format(args: argparse.Namespace) -> str | None:
     """The format that the options ask for; None leaves it to the photo."""
     from shadowmaskformer.errors import ConfigError, OutputError
-    from shadowmaskformer.photo import read as imageio
+    from shadowmaskformer.files import shown
+    from shadowmaskformer.photo import choose_format
 
     named = None if args.output in (None, "-") else str(args.output)
     wanted = args.format or (named and Path(named).suffix)
     try:
-        return None if wanted is None else imageio.format_from_name(wanted)
+        return None if wanted is None else choose_format("PNG", wanted=wanted)[0].name
     except OutputError as error:
-        where = "--format" if args.format or named is None else imageio.shown(named)
+        where = "--format" if args.format or named is None else shown(named)
         raise ConfigError(f"{where}: {error}") from error
 
 

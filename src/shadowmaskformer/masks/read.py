@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from shadowmaskformer.errors import ArrayError, MaskError
 from shadowmaskformer.masks.shape import Mask, grow, resize, shrink
-from shadowmaskformer.photo.read import MAX_PIXELS, ImageSource, name_of, read_any
+from shadowmaskformer.photo import MAX_PIXELS, ImageSource, name_of, read_plain
 
 # Levels this near to black or white are compression noise: JPEG rings up to here around a hard edge.
 _NOISE = np.float32(16 / 255)
@@ -37,7 +37,7 @@ def read_mask(source: ImageSource, *, max_pixels: int = MAX_PIXELS) -> tuple[NDA
     """
     name = name_of(source)
     # Colour profiles and text say nothing about a mask, and must not stop it from being read.
-    photo = read_any(source, max_pixels, None, drop_metadata=True, drop_profile=True)
+    photo = read_plain(source, max_pixels=max_pixels)
     layers: NDArray[Any] = photo.pixels[..., :1] if photo.gray else photo.pixels
     if photo.alpha is not None:
         layers = np.concatenate((layers, photo.alpha[..., None]), axis=-1)

@@ -1,4 +1,4 @@
-"""The blocks that JPEG and PNG files keep beside their pixels, and what a JPEG's tables say about its quality."""
+"""The blocks that JPEG and PNG files keep beside their pixels, ICC profiles, and JPEG quantisation tables."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 
 PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
-
 PNG_TEXTS = (b"tEXt", b"zTXt", b"iTXt")
+XMP_KEYWORD = "XML:com.adobe.xmp"
+
 _PNG_COLOURS = (b"gAMA", b"cHRM", b"sRGB", b"cICP")
-# EXIF and XMP are read from these, and written in their own way.
-_PNG_TEXTS_READ = (b"XML:com.adobe.xmp\0", b"Raw profile type exif\0")
+# Texts that hold EXIF and XMP, which are kept separately.
+_PNG_METADATA_TEXTS = (XMP_KEYWORD.encode() + b"\0", b"Raw profile type exif\0")
 
 _PHOTOSHOP = b"Photoshop 3.0\0"
 _THUMBNAILS = (0x0409, 0x040C)
@@ -26,9 +27,16 @@ DECODER_ERRORS = (
     ArithmeticError, RuntimeError, struct.error, zlib.error,
 )  # fmt: skip
 
+# Luminance quantisation of ITU-T T.81, table K.1, row by row.
+_T81_LUMINANCE = np.array([
+    16, 11, 10, 16, 24, 40, 51, 61, 12, 12, 14, 19, 26, 58, 60, 55, 14, 13, 16, 24, 40, 57, 69, 56,
+    14, 17, 22, 29, 51, 87, 80, 62, 18, 22, 37, 56, 68, 109, 103, 77, 24, 35, 55, 64, 81, 104, 113, 92,
+    49, 64, 78, 87, 103, 121, 120, 101, 72, 92, 95, 98, 112, 100, 103, 99,
+])  # fmt: skip
+
 
 def icc_colour_space(icc: bytes) -> str | None:
-    """Colour space of an ICC profile ("RGB", "GRAY", "CMYK", "Lab"); None when the profile is broken."""
+    """Return the colour space of an ICC profile ("RGB", "GRAY", "CMYK", "Lab"), or None if it is damaged."""
     from PIL import ImageCms
 
     try:
@@ -38,18 +46,13 @@ def icc_colour_space(icc: bytes) -> str | None:
         return None
 
 
-# Luminance quantisation of ITU-T T.81, table K.1, row by row.
-_T81_LUMINANCE = np.array([
-    16, 11, 10, 16, 24, 40, 51, 61, 12, 12, 14, 19, 26, 58, 60, 55, 14, 13, 16, 24, 40, 57, 69, 56,
-    14, 17, 22, 29, 51, 87, 80, 62, 18, 22, 37, 56, 68, 109, 103, 77, 24, 35, 55, 64, 81, 104, 113, 92,
-    49, 64, 78, 87, 103, 121, 120, 101, 72, 92, 95, 98, 112, 100, 103, 99,
-])  # fmt: skip
+# JPEG
 
 
-def jpeg_quality(table: list[int]) -> int:
-    """Quality 1 to 100 at which libjpeg's luminance table comes closest to `table` (64 steps, any order).
+def jpeg_quality(table: Iterable[int]) -> int:
+    """Return the quality, 1 to 100, at which libjpeg's luminance table is closest to `table` (64 steps, any order).
 
-    Cameras use their own tables; the sum of the steps is what compares across them.
+    Cameras use their own tables, so the sums of the steps are compared.
     """
     quality = np.arange(1, 101)
     scale = np.where(quality < 50, 5000 // quality, 200 - 2 * quality)
@@ -57,67 +60,8 @@ def jpeg_quality(table: list[int]) -> int:
     return int(quality[np.abs(steps.sum(axis=1) - sum(table)).argmin()])
 
 
-def png_chunks(data: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """The chunks of a PNG in order, as (type, payload); ends quietly where the file does."""
-    at = len(PNG_SIGNATURE)
-    while at + 12 <= len(data):
-        length, kind = struct.unpack_from(">I4s", data, at)
-        yield kind, data[at + 8 : at + 8 + length]
-        at += 12 + length
-
-
-def png_chunk(kind: bytes, payload: bytes) -> bytes:
-    """One PNG chunk with its length and checksum."""
-    return struct.pack(">I", len(payload)) + kind + payload + struct.pack(">I", zlib.crc32(kind + payload))
-
-
-def png_without(data: bytes, kinds: Collection[bytes]) -> bytes:
-    """The PNG without its chunks of these kinds."""
-    kept = [data[: len(PNG_SIGNATURE)]]
-    at = len(PNG_SIGNATURE)
-    while at + 12 <= len(data):
-        length, kind = struct.unpack_from(">I4s", data, at)
-        if kind not in kinds:
-            kept.append(data[at : at + 12 + length])
-        at += 12 + length
-    return b"".join(kept)
-
-
-def has_readable_profile(png: bytes) -> bool:
-    """True when the PNG's colour profile unpacks to at most a megabyte, more than which Pillow refuses."""
-    for kind, payload in png_chunks(png):
-        if kind == b"iCCP":
-            try:
-                unpacker = zlib.decompressobj()
-                unpacker.decompress(payload[payload.index(b"\0") + 2 :], 1 << 20)
-                return not unpacker.unconsumed_tail
-            except (ValueError, zlib.error):
-                return False
-    return False
-
-
-def png_blocks(data: bytes) -> bytes:
-    """A PNG's chunks that say what its colours mean and what somebody wrote about it, but for EXIF and XMP."""
-    return b"".join(
-        png_chunk(kind, payload)
-        for kind, payload in png_chunks(data)
-        if kind in _PNG_COLOURS or (kind in PNG_TEXTS and not payload.startswith(_PNG_TEXTS_READ))
-    )
-
-
-def png_with_blocks(png: bytes, blocks: bytes) -> bytes:
-    """The PNG with chunks put behind its header."""
-    header_end = len(PNG_SIGNATURE) + 25  # IHDR: 4 length, 4 type, 13 payload, 4 checksum
-    return png[:header_end] + blocks + png[header_end:]
-
-
-def holds_text(blocks: bytes) -> bool:
-    """Whether blocks that `png_blocks` or `jpeg_blocks` made hold anything that somebody wrote."""
-    return blocks.startswith(b"\xff") or any(kind in blocks for kind in PNG_TEXTS)
-
-
 def jpeg_blocks(segments: Iterable[tuple[str, bytes]]) -> bytes:
-    """A JPEG's comments and IPTC blocks as its file holds them, from Pillow's list of segments.
+    """Return a JPEG's comments and IPTC blocks as its file stores them, from Pillow's list of segments.
 
     >>> jpeg_blocks([("APP0", b"JFIF"), ("COM", b"by me")])
     b'\\xff\\xfe\\x00\\x07by me'
@@ -132,7 +76,7 @@ def jpeg_blocks(segments: Iterable[tuple[str, bytes]]) -> bytes:
 
 
 def _without_thumbnail(block: bytes) -> bytes:
-    """A Photoshop block without the small pictures in it, which show the photo as it was, with its shadow."""
+    """Return a Photoshop block without its thumbnails, which still show the shadow."""
     if not block.startswith(_PHOTOSHOP):
         return b""
     kept, at = _PHOTOSHOP, len(_PHOTOSHOP)
@@ -146,3 +90,65 @@ def _without_thumbnail(block: bytes) -> bytes:
             kept += block[at:end]
         at = end
     return kept if len(kept) > len(_PHOTOSHOP) else b""
+
+
+# PNG
+
+
+def png_chunks(data: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """Yield the chunks of a PNG in order, as (type, payload); stop where the file ends."""
+    at = len(PNG_SIGNATURE)
+    while at + 12 <= len(data):
+        length, kind = struct.unpack_from(">I4s", data, at)
+        yield kind, data[at + 8 : at + 8 + length]
+        at += 12 + length
+
+
+def png_chunk(kind: bytes, payload: bytes) -> bytes:
+    """Return one PNG chunk with its length and checksum."""
+    return struct.pack(">I", len(payload)) + kind + payload + struct.pack(">I", zlib.crc32(kind + payload))
+
+
+def png_without(data: bytes, kinds: Collection[bytes]) -> bytes:
+    """Return the PNG without its chunks of these kinds."""
+    kept = [data[: len(PNG_SIGNATURE)]]
+    at = len(PNG_SIGNATURE)
+    while at + 12 <= len(data):
+        length, kind = struct.unpack_from(">I4s", data, at)
+        if kind not in kinds:
+            kept.append(data[at : at + 12 + length])
+        at += 12 + length
+    return b"".join(kept)
+
+
+def has_readable_profile(png: bytes) -> bool:
+    """Return True when the PNG's colour profile unpacks to at most a megabyte, which is Pillow's limit."""
+    for kind, payload in png_chunks(png):
+        if kind == b"iCCP":
+            try:
+                unpacker = zlib.decompressobj()
+                unpacker.decompress(payload[payload.index(b"\0") + 2 :], 1 << 20)
+                return not unpacker.unconsumed_tail
+            except (ValueError, zlib.error):
+                return False
+    return False
+
+
+def png_blocks(data: bytes) -> bytes:
+    """Return a PNG's texts and the chunks that define its colours, without EXIF and XMP."""
+    return b"".join(
+        png_chunk(kind, payload)
+        for kind, payload in png_chunks(data)
+        if kind in _PNG_COLOURS or (kind in PNG_TEXTS and not payload.startswith(_PNG_METADATA_TEXTS))
+    )
+
+
+def png_with_blocks(png: bytes, blocks: bytes) -> bytes:
+    """Return the PNG with chunks inserted after its header."""
+    header_end = len(PNG_SIGNATURE) + 25  # IHDR: 4 length, 4 type, 13 payload, 4 checksum
+    return png[:header_end] + blocks + png[header_end:]
+
+
+def holds_text(blocks: bytes) -> bool:
+    """Return True when blocks from `png_blocks` or `jpeg_blocks` hold text."""
+    return blocks.startswith(b"\xff") or any(kind in blocks for kind in PNG_TEXTS)

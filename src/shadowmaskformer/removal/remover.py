@@ -18,11 +18,10 @@ from PIL import Image
 from shadowmaskformer import masks
 from shadowmaskformer.arrays import average_down, check_levels, fit_pixels, from_float, gray_levels, to_float
 from shadowmaskformer.errors import ArrayError, ConfigError, ImageReadError, ImageTooLargeError, MaskError
+from shadowmaskformer.files import check_output, shown, write_atomically
 from shadowmaskformer.light.correction import Correction
 from shadowmaskformer.light.relight import relight
-from shadowmaskformer.photo import read as imageio
-from shadowmaskformer.photo.exif import EXIF_PREFIX
-from shadowmaskformer.photo.picture import Photo
+from shadowmaskformer.photo import EXIF_PREFIX, Photo, encode_photo, file_of, local_path, read_photo
 from shadowmaskformer.runtimes import Floats, Runtime, load_runtime
 
 log = logging.getLogger(__name__)
@@ -157,17 +156,17 @@ class ShadowRemover:
             moved = np.ascontiguousarray(np.moveaxis(result, -1, 0) if tensor.ndim == 3 else result)
             return tensor.new_tensor(moved)
         if isinstance(image, Image.Image):
-            return _pillow_like(image, restored(imageio.read_photo(image)))  # pyright: ignore[reportReturnType]
+            return _pillow_like(image, restored(read_photo(image)))  # pyright: ignore[reportReturnType]
         if isinstance(image, str | os.PathLike):
-            source = Path(imageio.local_path(image))
+            source = Path(local_path(image))
             target = default_output(source)
-            imageio.check_output(target, [source], overwrite=False)
-            data = imageio.file_of(restored(imageio.read_photo(source)))
-            imageio.write_atomically(target, data)
+            check_output(target, [source], overwrite=False)
+            data = file_of(restored(read_photo(source)))
+            write_atomically(target, data)
             return str(target) if isinstance(image, str) else target  # pyright: ignore[reportReturnType]
         if isinstance(image, bytes | bytearray | memoryview) or hasattr(image, "read"):
             file: Any = image
-            return imageio.file_of(restored(imageio.read_photo(file)))  # pyright: ignore[reportReturnType]
+            return file_of(restored(read_photo(file)))  # pyright: ignore[reportReturnType]
         raise ArrayError(f"image is a {type(image).__name__}; give a path, bytes, Pillow image, array or tensor")
 
     def remove_from_photo(
@@ -256,7 +255,7 @@ def default_output(source: Path) -> Path:
     'beach-no-shadow.jpg'
     """
     if not source.name:
-        raise ImageReadError(f"{imageio.shown(source)}: a folder; give the path of a picture")
+        raise ImageReadError(f"{shown(source)}: a folder; give the path of a picture")
     # A GIF's 256 colours would spoil the result.
     ending = ".png" if source.suffix.lower() == ".gif" else source.suffix
     return source.with_name(f"{source.stem}-no-shadow{ending}")
@@ -354,4 +353,4 @@ def compare(removal: Removal) -> bytes:
     strip = Image.new("RGB", (3 * width + 2 * gap, height), "white")
     for index, panel in enumerate(panels):
         strip.paste(panel.resize((width, height), Image.Resampling.LANCZOS), (index * (width + gap), 0))
-    return imageio.encode_photo(Photo(np.asarray(strip)), format="JPEG", quality=92)
+    return encode_photo(Photo(np.asarray(strip)), format="JPEG", quality=92)

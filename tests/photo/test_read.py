@@ -14,14 +14,13 @@ import imagecodecs
 import numpy as np
 import pytest
 import tifffile
-from numpy.typing import NDArray
-from PIL import Image, ImageCms, ImageFile, PngImagePlugin
+from PIL import Image, ImageFile, PngImagePlugin
 
+from pictures import SIZE, encoded, exif_block, picture, srgb_profile, tiff
 from shadowmaskformer.errors import (
     ArrayError,
     ImageReadError,
     ImageTooLargeError,
-    MaskError,
     MissingExtraError,
     NotAnImageError,
 )
@@ -29,43 +28,11 @@ from shadowmaskformer.masks import read_mask
 from shadowmaskformer.photo import Metadata, encode_photo, encoding_losses, read_photo
 from shadowmaskformer.photo.blocks import png_chunk
 
-SIZE = (32, 48)
 FORMATS = ["JPEG", "PNG", "WEBP", "TIFF", "BMP", "GIF", "AVIF"]
-
-
-def picture(channels: int = 3, seed: int = 0) -> NDArray[np.uint8]:
-    """Smooth enough for JPEG, different in every channel and corner."""
-    y, x = np.mgrid[: SIZE[0], : SIZE[1]]
-    planes = [120 + 90 * np.sin(y / 9 + c + seed) * np.cos(x / 13 - c) for c in range(channels)]
-    return np.stack(planes, axis=2).astype(np.uint8)
-
-
-def encoded(image: Image.Image | NDArray[Any], format: str = "PNG", **options: Any) -> bytes:
-    buffer = io.BytesIO()
-    image = image if isinstance(image, Image.Image) else Image.fromarray(image)
-    image.save(buffer, format, **options)
-    return buffer.getvalue()
-
-
-def tiff(array: NDArray[Any], **options: Any) -> bytes:
-    buffer = io.BytesIO()
-    tifffile.imwrite(buffer, array, metadata=None, **options)
-    return buffer.getvalue()
-
-
-def exif_block(orientation: Any = 6) -> bytes:
-    exif = Image.Exif()
-    exif[0x0112] = orientation
-    exif[0x010F] = "Camera Maker"
-    return exif.tobytes()
 
 
 def with_chunk(png: bytes, kind: bytes, payload: bytes) -> bytes:
     return png[:33] + png_chunk(kind, payload) + png[33:]
-
-
-def srgb_profile() -> bytes:
-    return ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
 
 
 # What can be given
@@ -858,64 +825,3 @@ def test_more_than_8_bits_in_avif_and_heic_are_reported(format: str) -> None:
         pillow_heif.encode("RGB;16", (SIZE[1], SIZE[0]), deep.tobytes(), buffer, quality=95)
         data = buffer.getvalue()
     assert any("read with 8" in line for line in read_photo(data).warnings)
-
-
-# Masks
-
-
-def shape_mask() -> NDArray[np.bool_]:
-    mask = np.zeros(SIZE, bool)
-    mask[8:20, 10:30] = True
-    return mask
-
-
-@pytest.mark.parametrize(
-    "data",
-    [
-        encoded((shape_mask() * 255).astype(np.uint8)),
-        encoded(shape_mask().astype(np.uint8)),
-        encoded(Image.fromarray(shape_mask())),
-        encoded(np.repeat((shape_mask() * 255).astype(np.uint8)[..., None], 3, axis=2)),
-        bytes(imagecodecs.png_encode((shape_mask() * 65535).astype(np.uint16))),
-        tiff(shape_mask().astype(np.float32)),
-        encoded((shape_mask() * 255).astype(np.uint8), "BMP"),
-        encoded((shape_mask() * 255).astype(np.uint8), "GIF"),
-    ],
-    ids=["8-bit", "0/1", "1-bit", "RGB", "16-bit", "float", "BMP", "GIF"],
-)
-def test_masks_of_every_kind_are_read(data: bytes) -> None:
-    mask, warnings = read_mask(data)
-    assert mask.dtype == np.float32
-    np.testing.assert_array_equal(mask, shape_mask())
-    assert warnings == []
-
-
-def test_a_painted_layer_is_read_by_its_alpha_with_a_warning() -> None:
-    layer = np.zeros((*SIZE, 4), np.uint8)
-    layer[shape_mask()] = (255, 0, 0, 255)
-    mask, warnings = read_mask(encoded(layer))
-    np.testing.assert_array_equal(mask, shape_mask())
-    (line,) = warnings
-    assert "transparency" in line
-
-
-def test_a_soft_mask_keeps_its_levels() -> None:
-    levels = picture()[..., 0]
-    np.testing.assert_allclose(read_mask(encoded(levels))[0] * 255, levels, atol=1e-4)
-
-
-def test_a_mask_is_turned_upright_like_its_photo() -> None:
-    mask, _ = read_mask(encoded((shape_mask() * 255).astype(np.uint8), "PNG", exif=exif_block(6)))
-    np.testing.assert_array_equal(mask, np.rot90(shape_mask(), -1))
-
-
-def test_a_photo_given_as_mask_is_refused_by_name(tmp_path: Path) -> None:
-    path = tmp_path / "photo.jpg"
-    path.write_bytes(encoded(picture(), "JPEG"))
-    with pytest.raises(MaskError, match=r"photo\.jpg: a picture, not a mask"):
-        read_mask(path)
-
-
-def test_a_profile_on_a_mask_does_not_matter() -> None:
-    _, warnings = read_mask(encoded((shape_mask() * 255).astype(np.uint8), "PNG", icc_profile=srgb_profile()))
-    assert warnings == []

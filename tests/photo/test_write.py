@@ -15,20 +15,14 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from PIL import Image, ImageCms
 
+from pictures import SIZE, picture
 from shadowmaskformer.errors import ArrayError, ConfigError, MissingExtraError, OutputError
 from shadowmaskformer.photo import Metadata, Photo, choose_format, encode_photo, encoding_losses, read_photo
 from shadowmaskformer.photo.blocks import jpeg_blocks, png_chunk, png_chunks
 
-SIZE = (32, 48)
 FORMATS = ["JPEG", "PNG", "WEBP", "TIFF", "BMP", "AVIF", "HEIF"]
 XMP = b'<x:xmpmeta xmlns:x="adobe:ns:meta/">a note</x:xmpmeta>'
 SRGB = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
-
-
-def picture(channels: int = 3) -> NDArray[np.uint8]:
-    y, x = np.mgrid[: SIZE[0], : SIZE[1]]
-    planes = [120 + 90 * np.sin(y / 9 + c) * np.cos(x / 13 - c) for c in range(channels)]
-    return np.stack(planes, axis=2).astype(np.uint8)
 
 
 def levels(dtype: Any, channels: int = 3) -> NDArray[Any]:

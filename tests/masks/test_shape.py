@@ -10,7 +10,7 @@ from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
 
 from shadowmaskformer import masks
-from shadowmaskformer.errors import MaskError
+from shadowmaskformer.errors import ConfigError
 
 SIZE = (32, 48)
 soft_masks = hnp.arrays(
@@ -98,9 +98,7 @@ def test_a_mask_does_not_shrink_away_from_the_frame() -> None:
 
 
 @given(soft_masks, distances)
-def test_feathering_stays_within_the_levels_and_reaches_no_farther_than_told(
-    mask: NDArray[np.float32], radius: int
-) -> None:
+def test_feathering_stays_within_the_levels(mask: NDArray[np.float32], radius: int) -> None:
     soft = masks.feather(mask, radius)
     assert soft.shape == mask.shape
     assert soft.min() >= max(mask.min() - 1e-5, 0)
@@ -174,10 +172,29 @@ def test_pictures_of_one_pixel_width_work(size: tuple[int, int]) -> None:
 
 
 @pytest.mark.parametrize("call", [masks.grow, masks.shrink, masks.feather])
-@pytest.mark.parametrize("px", [-1, float("nan"), float("inf")])
-def test_impossible_distances_are_refused(call: Any, px: float) -> None:
-    with pytest.raises(MaskError, match="pixels; expected 0 or more"):
+@pytest.mark.parametrize("px", [-3, float("nan"), float("inf"), 1e9, "3", None, True])
+def test_impossible_distances_are_refused(call: Any, px: Any) -> None:
+    with pytest.raises(ConfigError, match="not a valid distance; give px a number from 0 to 10000"):
         call(square(), px)
+
+
+@pytest.mark.parametrize("option", ["grow_px", "feather_px"])
+@pytest.mark.parametrize("px", [-3, float("nan"), float("inf"), 1e9, "3"])
+def test_an_impossible_distance_is_refused_by_the_name_of_its_option(option: str, px: Any) -> None:
+    given = {"grow_px": 0, "feather_px": 0} | {option: px}
+    with pytest.raises(ConfigError, match=f"^{px!r} is .* give {option} a number from 0 to 10000") as caught:
+        masks.blend_weight(square(), **given)
+    assert f"--{option.removesuffix('_px')} a number" in caught.value.said("command")
+
+
+@pytest.mark.parametrize("px", [2, 2.4, np.int64(2), np.float32(2), np.uint8(2)])
+def test_any_kind_of_number_is_a_distance(px: Any) -> None:
+    np.testing.assert_array_equal(masks.grow(square(), px), masks.grow(square(), 2))
+
+
+def test_a_distance_larger_than_the_picture_works() -> None:
+    np.testing.assert_array_equal(masks.grow(square(), 1000), 1)
+    assert masks.feather(square(), 1000).max() < 1
 
 
 def test_nothing_changes_its_argument() -> None:

@@ -15,7 +15,7 @@ from PIL import Image
 
 from pictures import SIZE, encoded, exif_block, picture, srgb_profile, tiff
 from shadowmaskformer import masks
-from shadowmaskformer.errors import ArrayError, MaskError
+from shadowmaskformer.errors import ArrayError, MaskError, said
 from shadowmaskformer.masks import read_mask
 
 soft_masks = hnp.arrays(
@@ -221,6 +221,35 @@ def test_one_colour_on_black_is_a_mask() -> None:
     np.testing.assert_array_equal(masks.as_mask(labels.astype(np.uint8)), square())
 
 
+HUES = {"red": (255, 0, 0), "dark green": (0, 128, 0), "yellow": (255, 255, 0), "pink": (255, 105, 180)}
+
+
+@pytest.mark.parametrize("hue", HUES.values(), ids=HUES)
+@pytest.mark.parametrize("format", ["PNG", "JPEG", "JPEG with half the chroma"])
+def test_soft_levels_of_one_hue_on_black_are_a_mask(hue: tuple[int, int, int], format: str) -> None:
+    soft = masks.feather(masks.grow(square(), 4), 6)
+    layer = np.rint(soft[..., None] * np.array(hue)).astype(np.uint8)
+    options = {"quality": 85, "subsampling": 2 if "half" in format else 0} if format != "PNG" else {}
+    mask, notices = read_mask(encoded(layer, format.split()[0], **options))
+    np.testing.assert_allclose(mask, soft, atol=0.01 if format == "PNG" else 0.08)
+    assert notices == []
+
+
+def test_a_photo_in_one_tint_is_a_picture_not_a_mask() -> None:
+    gray = picture()[..., :1].astype(float)
+    for tint in ((1.0, 0.8, 0.6), (1.0, 0.3, 0.2)):  # sepia, and a darkroom's red with no black in it
+        with pytest.raises(MaskError, match="a picture, not a mask"):
+            masks.as_mask((gray * np.array(tint)).astype(np.uint8))
+
+
+def test_two_hues_on_black_are_a_picture_not_a_mask() -> None:
+    layer = np.zeros((*SIZE, 3), np.uint8)
+    layer[4:12, 4:20, 0] = 255
+    layer[16:28, 4:20, 2] = 255
+    with pytest.raises(MaskError, match="a picture, not a mask"):
+        masks.as_mask(layer)
+
+
 def test_a_coloured_photo_is_a_picture_not_a_mask() -> None:
     photo = np.random.default_rng(0).integers(0, 256, (*SIZE, 3), dtype=np.uint8)
     with pytest.raises(MaskError, match="a picture, not a mask"):
@@ -278,13 +307,13 @@ def test_a_mask_of_the_same_aspect_is_resized_with_a_warning(size: tuple[int, in
 
 @pytest.mark.parametrize("size", [(32, 32), (48, 96), (1000, 1450)])
 def test_a_mask_of_another_aspect_is_refused_with_both_sizes(size: tuple[int, int]) -> None:
-    with pytest.raises(MaskError, match=rf"48x32, photo is {size[1]}x{size[0]}") as caught:
+    with pytest.raises(MaskError, match=rf"48x32, but the photo is {size[1]}x{size[0]}") as caught:
         masks.fit(square(), *size)
     assert "rotate" not in str(caught.value)
 
 
 def test_a_turned_mask_gets_a_hint() -> None:
-    with pytest.raises(MaskError, match="turned by a quarter"):
+    with pytest.raises(MaskError, match="rotate the mask by a quarter turn"):
         masks.fit(square(), 48, 32)
 
 
@@ -312,7 +341,8 @@ def test_a_full_mask_is_reported_as_no_lit_area() -> None:
 
 def test_an_inverted_mask_is_reported_with_the_option_that_turns_it() -> None:
     (line,) = masks.describe(masks.invert(square()), shaded(square()))
-    assert "--invert-mask" in line
+    assert "use invert_mask=True" in line
+    assert "use --invert-mask" in said(line, "command")
     assert masks.looks_inverted(masks.invert(square()), shaded(square()))
     assert not masks.looks_inverted(square(), shaded(square()))
 
@@ -329,6 +359,17 @@ def test_the_gray_photo_itself_is_a_picture_not_a_mask() -> None:
         masks.describe(photo.mean(axis=2), photo)
 
 
-def test_noise_is_not_taken_for_a_faint_mask():
-    noise = np.random.default_rng(0).uniform(0, 0.1, (32, 48)).astype(np.float32)
-    assert masks.strengthen(noise) == (noise, None)
+# Faint masks
+
+
+def test_a_faint_mask_is_scaled_up_to_full_strength() -> None:
+    mask, line = masks.strengthen(square(0.4), name="layer.png")
+    np.testing.assert_array_equal(mask, square())
+    assert line == "layer.png: never exceeds 40 %; scaled up to full strength"
+
+
+def test_noise_is_not_taken_for_a_faint_mask() -> None:
+    noise = np.random.default_rng(0).uniform(0, 0.1, SIZE).astype(np.float32)
+    mask, line = masks.strengthen(noise)
+    np.testing.assert_array_equal(mask, noise)
+    assert line is None

@@ -55,7 +55,7 @@ def test_layer_painted_half_transparent_is_taken_as_full(
     painted[mask > 0] = (255, 0, 0, opacity)
     removal = relighter.remove_from_photo(Photo(photo), painted)
     assert np.array_equal(removal.after.pixels, relighter.remove(photo, mask))
-    assert [line for line in removal.warnings if "taken as full" in line]
+    assert [line for line in removal.warnings if "scaled up to full strength" in line]
 
 
 def test_relight_brightens_the_shadow_towards_its_surroundings(

@@ -10,12 +10,13 @@ from shadowmaskformer.masks.read import (
     snap,
     strengthen,
 )
-from shadowmaskformer.masks.shape import Mask, blend_weight, feather, grow, invert, resize, shrink
+from shadowmaskformer.masks.shape import Mask, blend_weight, check_distance, feather, grow, invert, resize, shrink
 
 __all__ = [
     "Mask",
     "as_mask",
     "blend_weight",
+    "check_distance",
     "describe",
     "feather",
     "fit",

@@ -15,7 +15,7 @@ from PIL import Image
 
 from pictures import SIZE, encoded, exif_block, picture, srgb_profile, tiff
 from shadowmaskformer import masks
-from shadowmaskformer.errors import ArrayError, MaskError, said
+from shadowmaskformer.errors import ArrayError, ConfigError, ImageTooLargeError, MaskError, said
 from shadowmaskformer.masks import read_mask
 
 soft_masks = hnp.arrays(
@@ -373,3 +373,64 @@ def test_noise_is_not_taken_for_a_faint_mask() -> None:
     mask, line = masks.strengthen(noise)
     np.testing.assert_array_equal(mask, noise)
     assert line is None
+
+
+# All of it, in order
+
+
+@pytest.mark.parametrize("kind", ["path", "bytes", "file object", "Pillow", "array"])
+def test_a_mask_of_any_kind_is_prepared(kind: str, tmp_path: Path) -> None:
+    levels = (square() * 255).astype(np.uint8)
+    path = tmp_path / "mask.png"
+    path.write_bytes(encoded(levels))
+    source: Any = {
+        "path": path, "bytes": path.read_bytes(), "file object": io.BytesIO(path.read_bytes()),
+        "Pillow": Image.fromarray(levels), "array": levels,
+    }[kind]  # fmt: skip
+    mask, notices = masks.prepare(source, *SIZE)
+    np.testing.assert_array_equal(mask, square())
+    assert notices == []
+
+
+@pytest.mark.parametrize("shape", [SIZE, (1, *SIZE)])
+def test_a_tensor_is_a_mask(shape: tuple[int, ...]) -> None:
+    torch = pytest.importorskip("torch")
+    for dtype in (torch.uint8, torch.bool, torch.float64, torch.bfloat16):
+        mask, _ = masks.prepare(torch.from_numpy(square().reshape(shape)).to(dtype), *SIZE)
+        np.testing.assert_array_equal(mask, square())
+    with pytest.raises(ArrayError, match=r"mask: tensor is \(2, 1, 32, 48\); expected \(height, width\)"):
+        masks.prepare(torch.zeros(2, 1, *SIZE), *SIZE)
+
+
+def test_a_mask_is_inverted_before_its_noise_is_removed_and_grown_after_it_fits() -> None:
+    levels = np.where(square() > 0, 10, 245).astype(np.uint8)  # black is shadow, with noise
+    mask, (line,) = masks.prepare(levels, 64, 96, invert_mask=True, grow_px=3)
+    np.testing.assert_array_equal(mask, masks.grow(masks.resize(square(), 64, 96), 3))
+    assert line == "mask: is 48x32, but the photo is 96x64; the mask was resized"
+
+
+def test_a_mask_is_shrunk_by_a_negative_distance() -> None:
+    np.testing.assert_array_equal(masks.prepare(square(), *SIZE, grow_px=-2)[0], masks.shrink(square(), 2))
+
+
+def test_a_faint_mask_of_another_size_is_reported_once_each_by_its_name(tmp_path: Path) -> None:
+    path = tmp_path / "layer.png"
+    path.write_bytes(encoded((square(0.4) * 255).astype(np.uint8)))
+    for name in (None, "the layer"):
+        _, notices = masks.prepare(path, 64, 96, name=name)
+        assert [line.removeprefix(f"{name or path}: ")[:5] for line in notices] == ["never", "is 48"]
+
+
+@pytest.mark.parametrize("px", [float("nan"), float("inf"), 1e9, -1e9, "3"])
+def test_an_impossible_growth_is_refused_before_the_mask_is_read(px: Any) -> None:
+    with pytest.raises(ConfigError, match="give grow_px a number from -10000 to 10000"):
+        masks.prepare("missing.png", *SIZE, grow_px=px)
+
+
+def test_what_is_no_mask_is_refused() -> None:
+    with pytest.raises(MaskError, match="no mask; mark the shadow"):
+        masks.prepare(None, *SIZE)
+    with pytest.raises(ArrayError, match="is a list; expected a path, bytes"):
+        masks.prepare([[0, 1]], *SIZE)
+    with pytest.raises(ImageTooLargeError, match="1,000 allowed"):
+        masks.prepare(encoded(picture()[..., 0]), *SIZE, max_pixels=1000)

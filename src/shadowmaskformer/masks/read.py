@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image
 
 from shadowmaskformer.errors import ArrayError, MaskError, Notice
-from shadowmaskformer.masks.shape import Mask, grow, resize, shrink
-from shadowmaskformer.photo import MAX_PIXELS, ImageSource, read_plain
+from shadowmaskformer.masks.shape import Mask, check_distance, grow, invert, resize, shrink
+from shadowmaskformer.photo import MAX_PIXELS, ImageSource, name_of, read_plain
 
 # Levels this close to black or white are compression noise: JPEG rings this far around a hard edge.
 _NOISE = np.float32(16 / 255)
@@ -23,6 +25,49 @@ _HUE_TOLERANCE = 24 / 255
 
 # Size of the reduced pictures in which the two sides of a border are compared, and width of the compared bands.
 _COMPARED_SIDE, _COMPARED_BAND = 256, 4
+
+
+def prepare(
+    source: Any,
+    height: int,
+    width: int,
+    *,
+    invert_mask: bool = False,
+    grow_px: float = 0,
+    max_pixels: int = MAX_PIXELS,
+    name: str | None = None,
+) -> tuple[Mask, list[str]]:
+    """Return the mask of a photo, ready to use: read, inverted, cleaned of noise, fitted and grown, in this order.
+
+    Args:
+        source: a path, bytes, file object or Pillow image; an array as for `as_mask`; or a PyTorch tensor, (H, W) or
+            (C, H, W).
+        height: rows of the photo.
+        width: columns of the photo.
+        invert_mask: take black as shadow.
+        grow_px: pixels to grow the mask by; negative shrinks it.
+        max_pixels: larger mask files are refused.
+        name: what messages call the mask; None takes its path.
+
+    Returns:
+        Mask (height, width), [0, 1], 1 = shadow; and one line for each thing that the user should know.
+
+    Raises:
+        ConfigError: `grow_px` is out of range.
+        MaskError: no mask, a picture that is not a mask, or a mask of other proportions than the photo's.
+        ArrayError: an array of the wrong shape, type or values.
+        ImageReadError, NotAnImageError, ImageTooLargeError: as for `read_photo`.
+    """
+    check_distance(grow_px, "grow_px", shrinks=True)
+    mask, notices = _read_any(source, max_pixels, name)
+    called = name or (name_of(source) if _is_file(source) else "mask")
+    if invert_mask:
+        mask = invert(mask)
+    mask, faint = strengthen(snap(mask), name=called)
+    mask, resized = fit(mask, height, width, name=called)
+    if grow_px:
+        mask = grow(mask, grow_px) if grow_px > 0 else shrink(mask, -grow_px)
+    return mask, [*notices, *filter(None, (faint, resized))]
 
 
 def read_mask(source: ImageSource, *, max_pixels: int = MAX_PIXELS, name: str | None = None) -> tuple[Mask, list[str]]:
@@ -86,6 +131,35 @@ def interpret(array: NDArray[Any], *, name: str = "mask") -> tuple[Mask, list[st
         return alpha, [f"{name}: has one colour everywhere, so its transparency is used as the mask"]
     # Transparent means not painted, whatever colour lies beneath.
     return _one_channel([channel * alpha for channel in colours], name), []
+
+
+def _read_any(source: Any, max_pixels: int, name: str | None) -> tuple[Mask, list[str]]:
+    if source is None:
+        raise MaskError("no mask", "mark the shadow in white on black, in a picture of the photo's size")
+    if isinstance(source, np.ndarray):
+        return interpret(source, name=name or "mask")
+    if hasattr(source, "is_floating_point"):  # a tensor, recognised without importing PyTorch
+        return interpret(_tensor_array(source, name or "mask"), name=name or "mask")
+    if not _is_file(source):
+        raise ArrayError(
+            f"{name or 'mask'}: is a {type(source).__name__}; expected a path, bytes, Pillow image, array or tensor"
+        )
+    return read_mask(source, max_pixels=max_pixels, name=name)
+
+
+def _is_file(source: Any) -> bool:
+    return isinstance(source, (str, os.PathLike, bytes, bytearray, memoryview, Image.Image)) or hasattr(source, "read")
+
+
+def _tensor_array(tensor: Any, name: str) -> NDArray[Any]:
+    """Return a tensor, (H, W) or (C, H, W), as an array with its channels last."""
+    shape = tuple(tensor.shape)
+    if tensor.ndim not in (2, 3) or (tensor.ndim == 3 and shape[0] > 4) or 0 in shape:
+        raise ArrayError(f"{name}: tensor is {shape}; expected (height, width) or (1, height, width)")
+    tensor = tensor.detach().cpu()
+    # NumPy has no bfloat16.
+    array: NDArray[Any] = (tensor.float() if tensor.is_floating_point() else tensor).numpy()
+    return np.moveaxis(array, 0, -1) if array.ndim == 3 else array
 
 
 def _levels(array: NDArray[Any], name: str) -> NDArray[np.float32]:

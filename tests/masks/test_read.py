@@ -317,7 +317,7 @@ def test_a_turned_mask_gets_a_hint() -> None:
         masks.fit(square(), 48, 32)
 
 
-# What users are told
+# Advice
 
 
 def shaded(mask: NDArray[np.float32]) -> NDArray[np.float32]:

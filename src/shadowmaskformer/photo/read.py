@@ -194,7 +194,7 @@ def _upright(stored: Stored, format: str, reading: Reading) -> Photo:
     alpha = np.ascontiguousarray(array[..., -1]) if array.shape[2] in (2, 4) else None
     pixels = np.repeat(array[..., :1], 3, axis=2) if gray else np.ascontiguousarray(array[..., :3])
     if reading.drop_metadata:
-        # Compression details stay: they describe nobody, and the output should match the source.
+        # Compression details are kept: they reveal nothing, and the output should match the source.
         about = replace(about, xmp=None, dpi=None)
     return Photo(
         pixels=pixels,

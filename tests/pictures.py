@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -40,5 +41,6 @@ def exif_block(orientation: Any = 6) -> bytes:
     return exif.tobytes()
 
 
+@cache  # the profile holds the second of its creation
 def srgb_profile() -> bytes:
     return ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()

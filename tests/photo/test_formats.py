@@ -78,3 +78,4 @@ def test_a_row_and_its_decoder_are_a_new_format(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setitem(FORMATS, "FARBFELD", replace(FARBFELD, encode=encode_farbfeld))
     assert photo.encode_photo(found) == photo.file_of(found) == path.read_bytes()
     assert photo.encoding_losses(found) == []
+    assert photo.encoding_losses(photo.Photo(np.zeros((1, 1, 3), np.uint8)), "ff") == []

@@ -283,6 +283,7 @@ def test_damage_inside_a_png_is_reported() -> None:
 
 
 @pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.filterwarnings("ignore::UserWarning:PIL")  # Pillow reports the damage in its own way
 def test_damaged_bytes_raise_only_our_errors(format: str) -> None:
     data = encoded(picture(), format)
     random = np.random.default_rng(1)
@@ -504,6 +505,7 @@ def test_an_orientation_that_is_no_number_is_ignored_and_the_rest_of_exif_kept()
     ids=["words", "offset", "entries", "value", "loop", "huge"],
 )
 @pytest.mark.parametrize("format", ["JPEG", "PNG", "WEBP", "PNG 16"])
+@pytest.mark.filterwarnings("ignore::UserWarning:PIL")  # Pillow reports the damage in its own way
 def test_damaged_or_huge_exif_is_dropped_with_a_warning(block: bytes, format: str) -> None:
     if format == "JPEG":
         if len(block) > 60_000:

@@ -334,6 +334,7 @@ def test_exif_too_long_for_jpeg_warns_and_is_left_out() -> None:
 
 
 @pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.filterwarnings("ignore::UserWarning:PIL")  # Pillow reports the damage in its own way
 def test_exif_with_a_damaged_part_is_copied_or_left_out_but_never_stops_the_photo(format: str) -> None:
     if format == "HEIF":
         pytest.importorskip("pillow_heif")

@@ -15,7 +15,11 @@ from numpy.typing import NDArray
 
 from shadowmaskformer.photo import decode, encode
 from shadowmaskformer.photo.blocks import PNG_SIGNATURE
+from shadowmaskformer.photo.decode import Reading, Stored
 from shadowmaskformer.photo.picture import Photo
+
+Decoder = Callable[[bytes, Reading], Stored]
+Encoder = Callable[[Photo, NDArray[Any], int | None], bytes]
 
 SNIFFED_BYTES = 512
 """A file's format is recognised from this many bytes at its start."""
@@ -58,8 +62,8 @@ class Format:
     label: str
     endings: tuple[str, ...]
     recognise: Callable[[bytes], bool]
-    decode: Callable[[bytes, decode.Reading], decode.Stored]
-    encode: Callable[[Photo, NDArray[Any], int | None], bytes] | None = None
+    decode: Decoder
+    encode: Encoder | None = None
     depths: tuple[Literal["uint8", "uint16", "float32"], ...] = ("uint8",)
     alpha: bool = False
     gray: bool = False

@@ -65,8 +65,8 @@ def encoding_losses(photo: Photo, format: str | Format | None = None) -> list[No
         losses.append(Notice(f"{photo.name}: {message}", remedy))
 
     depth = photo.pixels.dtype.name
-    if depth not in chosen.depths:
-        bits = np.dtype(chosen.depths[-1]).itemsize * 8
+    bits = np.dtype(chosen.depths[-1]).itemsize * 8
+    if depth not in chosen.depths and photo.pixels.dtype.itemsize * 8 > bits:
         found = "float" if depth == "float32" else "16-bit"
         deeper = listed(each for each in FORMATS.values() if each.encode and depth in each.depths)
         lose(f"{chosen.label} stores {bits} bits per channel, so the {found} photo loses depth", f"write {deeper}")

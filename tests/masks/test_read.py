@@ -242,6 +242,13 @@ def test_a_photo_in_one_tint_is_a_picture_not_a_mask() -> None:
             masks.as_mask((gray * np.array(tint)).astype(np.uint8))
 
 
+def test_a_street_at_night_is_a_picture_not_a_mask() -> None:
+    lamp = picture()[..., :1] / 255 * np.array([240, 136, 60])
+    lamp[:, :8] = 0  # an eighth of the photo is black
+    with pytest.raises(MaskError, match="a picture, not a mask"):
+        masks.as_mask(lamp.astype(np.uint8))
+
+
 def test_two_hues_on_black_are_a_picture_not_a_mask() -> None:
     layer = np.zeros((*SIZE, 3), np.uint8)
     layer[4:12, 4:20, 0] = 255

@@ -233,8 +233,8 @@ def _is_one_hue(colours: Sequence[Mask], highest: Mask) -> bool:
         highest: the largest of the three at each pixel.
     """
     painted = highest > _NOISE
-    # Some black is required, and a strong colour: a photograph in one faint tint is not a mask.
-    if not painted.any() or float(painted.mean()) > 0.95:
+    # A quarter must be black and the colour strong: photographs in one tint, or under a street lamp, are not masks.
+    if not painted.any() or float(painted.mean()) > 0.75:
         return False
     total = float(highest.sum(where=painted))
     hue = [float(channel.sum(where=painted)) / total for channel in colours]

@@ -107,7 +107,7 @@ def average_down(planes: NDArray[Any], height: int, width: int) -> Floats:
         box = (0, first * scale - low, columns, min(last * scale, rows) - low)
         for channel in range(channels.shape[2]):
             strip = Image.fromarray(to_float(np.ascontiguousarray(channels[low:high, :, channel])))
-            reduced[first:last, :, channel] = strip.resize((width, last - first), Image.Resampling.BOX, box)
+            reduced[first:last, :, channel] = np.asarray(strip.resize((width, last - first), Image.Resampling.BOX, box))
     return reduced[..., 0] if planes.ndim == 2 else reduced
 
 

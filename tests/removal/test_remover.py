@@ -57,7 +57,7 @@ def test_layer_painted_half_transparent_is_taken_as_full(
     painted[mask > 0] = (255, 0, 0, opacity)
     removal = relighter.remove_from_photo(Photo(photo), painted)
     assert np.array_equal(removal.after.pixels, relighter.remove(photo, mask))
-    assert [line for line in removal.warnings if "taken as full" in line]
+    assert [line for line in removal.warnings if "scaled up to full strength" in line]
 
 
 def test_relight_brightens_the_shadow_towards_its_surroundings(
@@ -90,7 +90,7 @@ def test_correct_refuses_pictures_of_two_sizes(relighter: ShadowRemover):
 
 
 def test_mask_of_no_known_kind_is_named(relighter: ShadowRemover, photo: np.ndarray):
-    with pytest.raises(ArrayError, match="mask is a list"):
+    with pytest.raises(ArrayError, match="mask: is a list"):
         relighter.remove(photo, [[0, 1]])
 
 

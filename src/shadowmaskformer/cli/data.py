@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 HELP = "check a data set, derive its masks, adjust its truth, draw shadows"
 LISTED = 20
-SHEET_KINDS = {".jpg": "JPEG", ".jpeg": "JPEG", ".png": "PNG"}
+SHEET_FORMATS = ("JPEG", "PNG")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -69,9 +69,10 @@ def _check(folder: Path, sheet: Path | None, args: argparse.Namespace) -> int:
     from shadowmaskformer.data.check import check
     from shadowmaskformer.errors import ConfigError
     from shadowmaskformer.files import check_output
+    from shadowmaskformer.photo import endings
 
     if sheet is not None:
-        if sheet.suffix.lower() not in SHEET_KINDS:
+        if sheet.suffix.lower() not in endings(SHEET_FORMATS):
             raise ConfigError(f"{sheet}: a contact sheet is a .jpg or a .png; choose such a name")
         check_output(sheet, overwrite=args.overwrite)
     dataset = open_dataset(folder)
@@ -134,9 +135,10 @@ def _save_sheet(dataset: Dataset, path: Path, overwrite: bool) -> None:
 
     from shadowmaskformer.data.check import contact_sheet
     from shadowmaskformer.files import write_atomically
+    from shadowmaskformer.photo import choose_format
 
     buffer = io.BytesIO()
-    contact_sheet(dataset).save(buffer, SHEET_KINDS[path.suffix.lower()], quality=90)
+    contact_sheet(dataset).save(buffer, choose_format("JPEG", path=path)[0].name, quality=90)
     write_atomically(path, buffer.getvalue(), overwrite=overwrite)
     print(f"contact sheet: {path}", file=sys.stderr)
 

@@ -34,12 +34,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from shadowmaskformer.photo import read as imageio
+    from shadowmaskformer.files import check_output, shown
     from shadowmaskformer.runtimes.export import BOUNDS, export
 
-    imageio.check_output(args.output, overwrite=args.overwrite)
+    check_output(args.output, overwrite=args.overwrite)
     made = export(args.weights, args.to, args.output)
     for (batch, height, width), difference in made.differences.items():
         print(f"  {batch} x {height}x{width}: differs by {difference:.1e} (at most {BOUNDS[args.to]:.0e})")
-    print(f"{imageio.shown(made.path)}  ({made.path.stat().st_size / 1e6:.1f} MB)")
+    print(f"{shown(made.path)}  ({made.path.stat().st_size / 1e6:.1f} MB)")
     return 0

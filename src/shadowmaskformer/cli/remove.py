@@ -73,8 +73,8 @@ def run(args: argparse.Namespace) -> int:
     from shadowmaskformer.errors import ConfigError, said
     from shadowmaskformer.files import check_output, shown, write_atomically
     from shadowmaskformer.machine import tune_allocator
-    from shadowmaskformer.photo.read import local_path
-    from shadowmaskformer.removal.job import check_format, compare, output_path
+    from shadowmaskformer.photo import choose_format, local_path
+    from shadowmaskformer.removal.job import compare, output_path
     from shadowmaskformer.removal.options import Options, complete
     from shadowmaskformer.removal.remover import ShadowRemover
 
@@ -88,7 +88,7 @@ def run(args: argparse.Namespace) -> int:
     if to_stdout and (args.json or args.compare):
         raise ConfigError("--json and --compare need a file for the picture", "give -o FILE")
     inputs = [Path(local_path(name)) for name in (args.photo, args.mask) if name != "-"]
-    check_format(None if to_stdout else args.output, args.format)
+    choose_format("PNG", path=None if to_stdout else args.output, wanted=args.format)  # before any work
     target = None if to_stdout else output_path(None if from_stdin else Path(args.photo), args.output, args.format)
     comparison = target.with_name(f"{target.stem}-compare.jpg") if target and args.compare else None
     for path in filter(None, (target, comparison)):

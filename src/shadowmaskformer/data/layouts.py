@@ -22,9 +22,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from shadowmaskformer.data.pictures import FORMATS
 from shadowmaskformer.errors import DatasetError
+from shadowmaskformer.photo import endings
 
-PICTURE_SUFFIXES = frozenset((".jpg", ".jpeg", ".png", ".tif", ".tiff", ".bmp", ".webp"))
+PICTURE_SUFFIXES = endings(FORMATS)
 
 SPLITS = {
     "train": "train", "training": "train",
@@ -323,7 +325,7 @@ def _layout_name(found: dict[str, dict[str, Path]], triplets: dict[str, tuple[Tr
         if clean.startswith("c_fixed"):
             return "istd+"
         if all(t.scene is None for t in triplets[split]):
-            compressed = all(t.shadow.suffix.lower() in (".jpg", ".jpeg") for t in triplets[split])
+            compressed = all(t.shadow.suffix.lower() in endings(["JPEG"]) for t in triplets[split])
             return "srd" if compressed else "folders"
         from shadowmaskformer.data.adjust import looks_adjusted
 

@@ -1,7 +1,7 @@
 """Bulk reading of data-set pictures: 8-bit RGB and masks, nothing else.
 
-`imageio` keeps depth, colour profile and metadata of a user's photograph; training reads thousands of plain
-pictures and wants none of that.
+`photo` keeps the depth, colour profile and metadata of a photograph; training reads thousands of plain pictures and
+needs none of that.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 from shadowmaskformer import masks
 from shadowmaskformer.arrays import from_float
 from shadowmaskformer.errors import ArrayError, ImageReadError, MaskError
-from shadowmaskformer.photo.exif import DECODER_ERRORS
+from shadowmaskformer.photo import DECODER_ERRORS
 
 FORMATS = ("JPEG", "PNG", "TIFF", "BMP", "WEBP")
 

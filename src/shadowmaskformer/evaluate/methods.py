@@ -27,10 +27,9 @@ from shadowmaskformer.evaluate.protocols import as_float, as_uint8
 from shadowmaskformer.light.relight import RULE
 from shadowmaskformer.network import weights as weights_room
 from shadowmaskformer.network.embedding import embedding_of
-from shadowmaskformer.photo import read as imageio
+from shadowmaskformer.photo import endings, read_photo
 
 MASK_SOURCES = ("dataset", "derived")
-PICTURE_SUFFIXES = (".png", ".jpg", ".jpeg", ".tif", ".tiff", ".webp", ".bmp")
 
 
 @dataclass(frozen=True)
@@ -99,12 +98,12 @@ class Sample:
     @cached_property
     def photo(self) -> NDArray:
         """RGB, (H, W, 3), uint8 or uint16."""
-        return imageio.read_photo(self.triplet.shadow, drop_metadata=True).pixels
+        return read_photo(self.triplet.shadow, drop_metadata=True).pixels
 
     @cached_property
     def truth(self) -> NDArray:
         """As `photo`, without the shadow."""
-        return imageio.read_photo(self.triplet.clean, drop_metadata=True).pixels
+        return read_photo(self.triplet.clean, drop_metadata=True).pixels
 
     @cached_property
     def region(self) -> NDArray[np.uint8]:
@@ -189,7 +188,7 @@ class Predictions:
         self.side = side
         first = next(iter(self._index.values()), None)
         notes = [] if side is None else [f"{side}×{side} results"]
-        if first is not None and imageio.read_photo(first, drop_metadata=True).pixels.dtype == np.uint16:
+        if first is not None and read_photo(first, drop_metadata=True).pixels.dtype == np.uint16:
             notes.append("16 bit")
         self.name = f"{folder.name} ({', '.join(notes)})" if notes else folder.name
         self.identity = f"predictions {folder.resolve()} {side} {_newest(folder)}"
@@ -208,7 +207,7 @@ class Predictions:
         path = _find(self._index, sample.triplet)
         if path is None:
             raise EvaluationError(f"{self.folder.name}: no result for {sample.name}; --allow-missing scores the rest")
-        picture = imageio.read_photo(path, drop_metadata=True).pixels
+        picture = read_photo(path, drop_metadata=True).pixels
         wanted = sample.truth.shape[:2] if self.side is None else (self.side, self.side)
         if picture.shape[:2] != wanted:
             other = "--size 256" if self.side is None else "--size original"
@@ -283,7 +282,7 @@ def read_mask(path: Path, shape: tuple[int, ...]) -> NDArray[np.uint8]:
         path: a gray picture, or RGB with equal channels.
         shape: of the photo; another size is refused.
     """
-    mask = as_uint8(imageio.read_photo(path, drop_metadata=True).pixels[..., 0])
+    mask = as_uint8(read_photo(path, drop_metadata=True).pixels[..., 0])
     if mask.shape != shape[:2]:
         raise EvaluationError(
             f"mask {path.name} is {mask.shape[0]}x{mask.shape[1]}, its photo is {shape[0]}x{shape[1]}; "
@@ -295,8 +294,9 @@ def read_mask(path: Path, shape: tuple[int, ...]) -> NDArray[np.uint8]:
 def index_pictures(folder: Path) -> dict[str, Path]:
     """Pictures of a folder by stem; of two with one stem, PNG wins."""
     found: dict[str, Path] = {}
+    known = endings()
     for path in sorted(folder.iterdir(), key=lambda path: (path.suffix.lower() != ".png", path.name)):
-        if path.suffix.lower() in PICTURE_SUFFIXES and path.is_file():
+        if path.suffix.lower() in known and path.is_file():
             found.setdefault(path.stem, path)
     return found
 

@@ -6,16 +6,18 @@ from shadowmaskformer.masks.read import (
     fit,
     interpret,
     looks_inverted,
+    prepare,
     read_mask,
     snap,
     strengthen,
 )
-from shadowmaskformer.masks.shape import Mask, blend_weight, feather, grow, invert, resize, shrink
+from shadowmaskformer.masks.shape import Mask, blend_weight, check_distance, feather, grow, invert, resize, shrink
 
 __all__ = [
     "Mask",
     "as_mask",
     "blend_weight",
+    "check_distance",
     "describe",
     "feather",
     "fit",
@@ -23,6 +25,7 @@ __all__ = [
     "interpret",
     "invert",
     "looks_inverted",
+    "prepare",
     "read_mask",
     "resize",
     "shrink",

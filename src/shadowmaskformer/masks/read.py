@@ -1,57 +1,105 @@
-"""From whatever was given to a mask, float32 (H, W) in [0, 1], 1 = shadow, and what there is to say about it."""
+"""From a file, an array or a tensor to a mask, float32 (H, W) in [0, 1], 1 = shadow, and advice about it."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image
 
-from shadowmaskformer.errors import ArrayError, MaskError
-from shadowmaskformer.masks.shape import Mask, grow, resize, shrink
-from shadowmaskformer.photo.read import MAX_PIXELS, ImageSource, name_of, read_any
+from shadowmaskformer.errors import ArrayError, MaskError, Notice
+from shadowmaskformer.masks.shape import Mask, check_distance, grow, invert, resize, shrink
+from shadowmaskformer.photo import MAX_PIXELS, ImageSource, name_of, read_plain
 
-# Levels this near to black or white are compression noise: JPEG rings up to here around a hard edge.
+# Levels this close to black or white are compression noise: JPEG rings this far around a hard edge.
 _NOISE = np.float32(16 / 255)
 _FAINTEST = 0.15
 
-# Channels this far apart are still one gray to JPEG's rounding of colour.
+# JPEG's rounding of colour leaves the channels of a gray pixel this far apart.
 _GRAY_TOLERANCE = 12 / 255
+# The same for a colour at every level between it and black, where chroma is stored at half size.
+_HUE_TOLERANCE = 24 / 255
 
-# Sides of bands and pictures when brightness on both sides of a border is compared.
-_LOOK_SIDE, _LOOK_BAND = 256, 4
+# Size of the reduced pictures in which the two sides of a border are compared, and width of the compared bands.
+_COMPARED_SIDE, _COMPARED_BAND = 256, 4
 
 
-def read_mask(source: ImageSource, *, max_pixels: int = MAX_PIXELS) -> tuple[NDArray[np.float32], list[str]]:
-    """Read a mask of any depth, upright, with its levels as stored.
+def prepare(
+    source: Any,
+    height: int,
+    width: int,
+    *,
+    invert_mask: bool = False,
+    grow_px: float = 0,
+    max_pixels: int = MAX_PIXELS,
+    name: str | None = None,
+) -> tuple[Mask, list[str]]:
+    """Return the mask of a photo, ready to use: read, inverted, cleaned of noise, fitted and grown, in this order.
+
+    Args:
+        source: a path, bytes, file object or Pillow image; an array as for `as_mask`; or a PyTorch tensor, (H, W) or
+            (C, H, W).
+        height: rows of the photo.
+        width: columns of the photo.
+        invert_mask: take black as shadow.
+        grow_px: pixels to grow the mask by; negative shrinks it.
+        max_pixels: larger mask files are refused.
+        name: what messages call the mask; None takes its path.
+
+    Returns:
+        Mask (height, width), [0, 1], 1 = shadow; and one line for each thing that the user should know.
+
+    Raises:
+        ConfigError: `grow_px` is out of range.
+        MaskError: no mask, a picture that is not a mask, or a mask of other proportions than the photo's.
+        ArrayError: an array of the wrong shape, type or values.
+        ImageReadError, NotAnImageError, ImageTooLargeError: as for `read_photo`.
+    """
+    check_distance(grow_px, "grow_px", shrinks=True)
+    mask, notices = _read_any(source, max_pixels, name)
+    called = name or (name_of(source) if _is_file(source) else "mask")
+    if invert_mask:
+        mask = invert(mask)
+    mask, faint = strengthen(snap(mask), name=called)
+    mask, resized = fit(mask, height, width, name=called)
+    if grow_px:
+        mask = grow(mask, grow_px) if grow_px > 0 else shrink(mask, -grow_px)
+    return mask, [*notices, *filter(None, (faint, resized))]
+
+
+def read_mask(source: ImageSource, *, max_pixels: int = MAX_PIXELS, name: str | None = None) -> tuple[Mask, list[str]]:
+    """Read a mask file of any depth, upright, with its levels as stored.
 
     Args:
         source: as for `read_photo`.
         max_pixels: as for `read_photo`.
+        name: as for `read_photo`.
 
     Returns:
-        Mask (H, W), [0, 1], 1 = shadow; and one line per thing worth telling.
+        Mask (H, W), [0, 1], 1 = shadow; and one line for each thing that the user should know.
 
     Raises:
         MaskError: it is a picture, not a mask.
     """
-    name = name_of(source)
-    # Colour profiles and text say nothing about a mask, and must not stop it from being read.
-    photo = read_any(source, max_pixels, None, drop_metadata=True, drop_profile=True)
+    # Colour profiles and texts mean nothing in a mask, and must not stop it from being read.
+    photo = read_plain(source, max_pixels=max_pixels, name=name)
     layers: NDArray[Any] = photo.pixels[..., :1] if photo.gray else photo.pixels
     if photo.alpha is not None:
         layers = np.concatenate((layers, photo.alpha[..., None]), axis=-1)
-    mask, warnings = interpret(layers, name=name)
-    return mask, [*photo.warnings, *warnings]
+    mask, notices = interpret(layers, name=photo.name)
+    return mask, [*photo.warnings, *notices]
 
 
 def as_mask(array: NDArray[Any]) -> Mask:
-    """The array as a mask.
+    """Return the array as a mask.
 
     Args:
-        array: bool; uint8 with 0/1 or 0/255 or levels between; uint16; or float in [0, 1]. Shape (H, W),
-            (H, W, 1), (H, W, 3) with equal channels, or with one more channel for alpha, as a painted layer
-            has it: alpha is the mask where the colour says nothing.
+        array: bool; uint8 with 0/1 or 0 to 255; uint16; or float in [0, 1]. Shape (H, W), (H, W, 1), or (H, W, 3)
+            with equal channels or one colour on black. One more channel is alpha, as in a painted layer; it is the
+            mask where the colour is the same everywhere.
 
     Returns:
         (H, W), [0, 1], 1 = shadow; always a new array.
@@ -64,43 +112,78 @@ def as_mask(array: NDArray[Any]) -> Mask:
 
 
 def interpret(array: NDArray[Any], *, name: str = "mask") -> tuple[Mask, list[str]]:
-    """As `as_mask`, calling the mask `name` in messages, with one line for each guess that was made."""
+    """Return `as_mask(array)`, and one line for each guess that was made; messages call the mask `name`."""
     array = np.asarray(array)
     if array.ndim == 2:
         array = array[..., None]
     if array.ndim != 3 or array.shape[2] > 4 or 0 in array.shape:
-        hint = "; move channels last" if array.ndim == 3 and array.shape[0] <= 4 < array.shape[2] else ""
-        raise ArrayError(f"{name}: array is {array.shape}; expected (height, width) or (height, width, channels){hint}")
+        first = array.ndim == 3 and array.shape[0] <= 4 < array.shape[2]
+        raise ArrayError(
+            f"{name}: array is {array.shape}; expected (height, width) or (height, width, channels)",
+            "move the channels last" if first else "",
+        )
     # Channel by channel: numpy is many times slower across a last axis of three.
     colours = [np.ascontiguousarray(channel) for channel in np.moveaxis(_levels(array, name), 2, 0)]
     alpha = colours.pop() if len(colours) in (2, 4) else None
     if alpha is None or alpha.min() == 1:
         return _one_channel(colours, name), []
     if _spread(colours, alpha > 0) <= _GRAY_TOLERANCE:
-        return alpha, [f"{name}: its colour says nothing, so its transparency is used as the mask"]
-    # Unpainted is transparent, whatever colour lies beneath.
+        return alpha, [f"{name}: has one colour everywhere, so its transparency is used as the mask"]
+    # Transparent means not painted, whatever colour lies beneath.
     return _one_channel([channel * alpha for channel in colours], name), []
 
 
+def _read_any(source: Any, max_pixels: int, name: str | None) -> tuple[Mask, list[str]]:
+    if source is None:
+        raise MaskError("no mask", "mark the shadow in white on black, in a picture of the photo's size")
+    if isinstance(source, np.ndarray):
+        return interpret(source, name=name or "mask")
+    if hasattr(source, "is_floating_point"):  # a tensor, recognised without importing PyTorch
+        return interpret(_tensor_array(source, name or "mask"), name=name or "mask")
+    if not _is_file(source):
+        raise ArrayError(
+            f"{name or 'mask'}: is a {type(source).__name__}; expected a path, bytes, Pillow image, array or tensor"
+        )
+    return read_mask(source, max_pixels=max_pixels, name=name)
+
+
+def _is_file(source: Any) -> bool:
+    return isinstance(source, (str, os.PathLike, bytes, bytearray, memoryview, Image.Image)) or hasattr(source, "read")
+
+
+def _tensor_array(tensor: Any, name: str) -> NDArray[Any]:
+    """Return a tensor, (H, W) or (C, H, W), as an array with its channels last."""
+    shape = tuple(tensor.shape)
+    if tensor.ndim not in (2, 3) or (tensor.ndim == 3 and shape[0] > 4) or 0 in shape:
+        raise ArrayError(f"{name}: tensor is {shape}; expected (height, width) or (1, height, width)")
+    tensor = tensor.detach().cpu()
+    # NumPy has no bfloat16.
+    array: NDArray[Any] = (tensor.float() if tensor.is_floating_point() else tensor).numpy()
+    return np.moveaxis(array, 0, -1) if array.ndim == 3 else array
+
+
 def _levels(array: NDArray[Any], name: str) -> NDArray[np.float32]:
-    """Any supported dtype to float32 in [0, 1]."""
+    """Return any supported dtype as float32 in [0, 1]."""
     kind = array.dtype.kind
     if kind == "b":
         return array.astype(np.float32)
     if kind == "f":
         bad = int(array.size - np.count_nonzero(np.isfinite(array)))
         if bad:
-            raise ArrayError(f"{name}: {bad} of {array.size} values are NaN or infinite; replace them first")
+            raise ArrayError(f"{name}: {bad} of {array.size} values are NaN or infinite", "replace them first")
         low, high = float(array.min()), float(array.max())
         if low < 0 or high > 1:
-            raise ArrayError(f"{name}: floats from {low:g} to {high:g}; expected 0 to 1: divide by {_top(high)}")
+            raise ArrayError(
+                f"{name}: floats from {low:g} to {high:g}; expected 0 to 1", f"divide by {_scale(high)}" * (low >= 0)
+            )
         return array.astype(np.float32)
+    expected = "expected bool, uint8, uint16 or float"
     if kind not in "iu":
-        raise ArrayError(f"{name}: dtype {array.dtype}; expected bool, uint8, uint16 or float")
+        raise ArrayError(f"{name}: dtype is {array.dtype}; {expected}")
     low, high = int(array.min()), int(array.max())
-    top = int(np.iinfo(array.dtype).max) if array.dtype.name in ("uint8", "uint16") else _top(high)
+    top = int(np.iinfo(array.dtype).max) if array.dtype.name in ("uint8", "uint16") else _scale(high)
     if low < 0 or high > top:
-        raise ArrayError(f"{name}: {array.dtype} from {low} to {high}; expected bool, uint8, uint16 or float")
+        raise ArrayError(f"{name}: {array.dtype} from {low} to {high}; {expected}")
     colour = array[..., :-1] if array.shape[2] in (2, 4) else array
     if colour.max() <= 1 and high > 1 and array.shape[2] in (2, 4):
         # 0/1 colours beside an alpha of 0 to `top`.
@@ -115,33 +198,56 @@ def _levels(array: NDArray[Any], name: str) -> NDArray[np.float32]:
     return np.divide(array, np.float32(top), dtype=np.float32)
 
 
-def _top(high: float) -> int:
-    """The usual scale whose values go up to `high`."""
+def _scale(high: float) -> int:
+    """Return the usual top level of values up to `high`."""
     return 1 if high <= 1 else 255 if high <= 255 else 65535
 
 
-def _spread(colours: list[Mask], where: NDArray[np.bool_]) -> float:
-    """Largest difference of levels within one channel, over the pixels of `where`; negative when it has none."""
+def _spread(colours: Sequence[Mask], where: NDArray[np.bool_]) -> float:
+    """Return the largest difference of levels within one channel over the pixels of `where`; negative for none."""
     return max(float(channel.max(where=where, initial=0) - channel.min(where=where, initial=1)) for channel in colours)
 
 
-def _one_channel(colours: list[Mask], name: str) -> Mask:
+def _one_channel(colours: Sequence[Mask], name: str) -> Mask:
     if len(colours) == 1:
         return colours[0]
     red, green, blue = colours
     highest, lowest = np.maximum(np.maximum(red, green), blue), np.minimum(np.minimum(red, green), blue)
-    # A few stray pixels are compression; colour all over is a photograph.
+    # A few coloured pixels are compression noise; many are a photograph.
     if float(np.mean(highest - lowest > _GRAY_TOLERANCE)) <= 0.001:
         return np.clip((red + green + blue) / np.float32(3), 0, 1)
     painted = highest > 0
     if not painted.all() and _spread(colours, painted) <= _GRAY_TOLERANCE:
-        # One colour on black, as label pictures have it.
+        # One colour on black, as in label pictures.
         return painted.astype(np.float32)
-    raise MaskError(f"{name}: a picture, not a mask; expected white (shadow) on black, in gray")
+    if _is_one_hue(colours, highest):
+        return highest / highest.max()
+    raise MaskError(f"{name}: a picture, not a mask", "give white (shadow) on black, in gray")
+
+
+def _is_one_hue(colours: Sequence[Mask], highest: Mask) -> bool:
+    """Return True for one strong colour on black with soft levels between, such as a red brush with a soft edge.
+
+    Args:
+        colours: red, green and blue, (H, W), [0, 1].
+        highest: the largest of the three at each pixel.
+    """
+    painted = highest > _NOISE
+    # A quarter must be black and the colour strong: photographs in one tint, or under a street lamp, are not masks.
+    if not painted.any() or float(painted.mean()) > 0.75:
+        return False
+    total = float(highest.sum(where=painted))
+    hue = [float(channel.sum(where=painted)) / total for channel in colours]
+    if min(hue) > 0.5 * max(hue):
+        return False
+    other = np.zeros(highest.shape, bool)
+    for channel, share in zip(colours, hue, strict=True):
+        other |= np.abs(channel - np.float32(share) * highest) > _HUE_TOLERANCE
+    return float(other.mean()) <= 0.01
 
 
 def snap(mask: Mask) -> Mask:
-    """Levels near 0 and 1 become 0 and 1, those between are stretched to meet them: no step appears.
+    """Return the mask with levels near 0 and 1 set to 0 and 1, and those between stretched so that no step appears.
 
     >>> snap(np.array([[0.0, 0.05, 0.5, 0.95, 1.0]], np.float32)).tolist()
     [[0.0, 0.0, 0.5, 1.0, 1.0]]
@@ -150,85 +256,89 @@ def snap(mask: Mask) -> Mask:
     return np.clip(stretched, 0, 1, out=stretched)
 
 
-def strengthen(mask: Mask) -> tuple[Mask, str | None]:
-    """A mask that is nowhere more than half full, such as a layer painted half transparent, made full.
+def strengthen(mask: Mask, *, name: str = "mask") -> tuple[Mask, str | None]:
+    """Return a mask that never exceeds 50 %, such as a half transparent layer, scaled up to full strength.
 
-    What is hardly there stays so: that is a camera's noise, not somebody's hand.
+    Very faint masks are returned unchanged: they are camera noise.
 
     Returns:
         The mask, and a line for the user when it was changed.
 
     >>> strengthen(np.array([[0.0, 0.2, 0.4]], np.float32))
-    (array([[0. , 0.5, 1. ]], dtype=float32), 'the mask is nowhere fuller than 40 %: taken as full there')
+    (array([[0. , 0.5, 1. ]], dtype=float32), 'mask: never exceeds 40 %; scaled up to full strength')
     """
     most = float(mask.max())
     if not _FAINTEST < most <= 0.5:
         return mask, None
-    return mask / np.float32(most), f"the mask is nowhere fuller than {100 * most:.0f} %: taken as full there"
+    return mask / np.float32(most), f"{name}: never exceeds {100 * most:.0f} %; scaled up to full strength"
 
 
-def fit(mask: Mask, height: int, width: int) -> tuple[Mask, str | None]:
-    """The mask at the photo's size.
+def fit(mask: Mask, height: int, width: int, *, name: str = "mask") -> tuple[Mask, str | None]:
+    """Return the mask at the photo's size.
 
     Args:
         mask: (h, w), [0, 1].
         height: rows of the photo.
-        width: its columns.
+        width: columns of the photo.
+        name: what messages call the mask.
 
     Returns:
-        Mask (height, width), [0, 1]; and a line for the user when it had to be resized.
+        Mask (height, width), [0, 1]; and a line for the user when it was resized.
 
     Raises:
-        MaskError: other proportions than the photo's.
+        MaskError: the mask has other proportions than the photo.
     """
     rows, columns = mask.shape
     if (rows, columns) == (height, width):
         return mask, None
-    sizes = f"mask is {columns}x{rows}, photo is {width}x{height}"
+    sizes = f"{name}: is {columns}x{rows}, but the photo is {width}x{height}"
     if not _same_aspect(rows, columns, height, width):
         turned = _same_aspect(columns, rows, height, width)
-        remedy = "it seems turned by a quarter: rotate it" if turned else "save the mask at the photo's size"
-        raise MaskError(f"{sizes} (width x height); {remedy}")
-    return resize(mask, height, width), f"{sizes}: the mask was resized"
+        remedy = "rotate the mask by a quarter turn" if turned else "save the mask at the photo's size"
+        raise MaskError(f"{sizes} (width x height)", remedy)
+    return resize(mask, height, width), f"{sizes}; the mask was resized"
 
 
 def _same_aspect(rows: int, columns: int, height: int, width: int) -> bool:
-    """True when one size could be the other scaled and rounded to whole pixels."""
+    """Return True when one size could be the other, scaled and rounded to whole pixels."""
     ratio = (rows * width) / (columns * height)
-    # Half a pixel on either side of the smaller, and what a network's multiples of 8 add to a photo.
+    # Half a pixel on either side of the smaller, and the padding of networks to multiples of 8.
     return abs(ratio - 1) <= max(0.005, 1 / min(rows, columns, height, width))
 
 
-def describe(mask: Mask, photo: NDArray[np.float32]) -> list[str]:
-    """What a user should know about this mask on this photo, one line each.
+def describe(mask: Mask, photo: NDArray[np.float32], *, name: str = "") -> list[str]:
+    """Return what the user should know about this mask on this photo, one line each.
 
     Args:
         mask: (H, W), [0, 1].
         photo: RGB, (H, W, 3), [0, 1].
+        name: the photo's name, with which each line starts.
 
     Raises:
         MaskError: the mask is the photo itself.
     """
+    where = f"{name}: " if name else ""
     if not mask.any():
-        return ["the mask is empty: there is nothing to remove, the photo stays as it is"]
+        return [f"{where}the mask is empty, so the photo is not changed"]
     if _is_the_photo(mask, photo):
-        raise MaskError("the mask is a picture, not a mask: it is the photo itself; expected white on black")
+        raise MaskError(f"{where}the mask is the photo itself, a picture, not a mask", "give white (shadow) on black")
     if mask.min() > 0.5:
-        return ["the mask covers the whole photo: there is no lit area to compare with"]
+        return [f"{where}the mask covers the whole photo, so there is no lit area to compare with"]
     if looks_inverted(mask, photo):
-        return ["the mask looks inverted (it marks the brighter side of its border); if so, --invert-mask"]
+        line = f"{where}the mask looks inverted: it marks the brighter side of its border"
+        return [Notice(line, "if it is, use {invert_mask=True}")]
     return []
 
 
-def _small(mask: Mask, photo: NDArray[np.float32]) -> tuple[Mask, Mask]:
-    """Mask and luma, both thinned to a few hundred pixels a side."""
-    step = max(1, max(mask.shape) // _LOOK_SIDE)
+def _reduced(mask: Mask, photo: NDArray[np.float32]) -> tuple[Mask, Mask]:
+    """Return the mask and the photo's luma, both thinned out to a few hundred pixels a side."""
+    step = max(1, max(mask.shape) // _COMPARED_SIDE)
     return mask[::step, ::step], photo[::step, ::step].mean(axis=2, dtype=np.float32)
 
 
 def _is_the_photo(mask: Mask, photo: NDArray[np.float32]) -> bool:
-    """True when levels between black and white prevail and follow the photo's brightness."""
-    small, luma = _small(mask, photo)
+    """Return True when most levels lie between black and white and follow the photo's brightness."""
+    small, luma = _reduced(mask, photo)
     between = float(np.mean((small > _NOISE) & (small < 1 - _NOISE)))
     if between < 0.5 or small.std() < 1e-3 or luma.std() < 1e-3:
         return False
@@ -236,17 +346,17 @@ def _is_the_photo(mask: Mask, photo: NDArray[np.float32]) -> bool:
 
 
 def looks_inverted(mask: Mask, photo: NDArray[np.float32]) -> bool:
-    """True when, along the mask's border, its inside is clearly brighter than its outside.
+    """Return True when the mask's inside is clearly brighter than its outside, along its border.
 
     Args:
         mask: (H, W), [0, 1].
         photo: RGB, (H, W, 3), [0, 1].
     """
-    small, luma = _small(mask, photo)
+    small, luma = _reduced(mask, photo)
     inside = (small > 0.5).astype(np.float32)
-    inner = (inside - shrink(inside, _LOOK_BAND)) > 0
-    outer = (grow(inside, _LOOK_BAND) - inside) > 0
+    inner = (inside - shrink(inside, _COMPARED_BAND)) > 0
+    outer = (grow(inside, _COMPARED_BAND) - inside) > 0
     if not inner.any() or not outer.any():
         return False
-    # Medians: a few bright things just inside a shadow must not tip it.
+    # Medians, because a few bright things just inside a shadow must not decide.
     return float(np.median(luma[inner])) > 1.15 * float(np.median(luma[outer])) + 1 / 255

@@ -1,29 +1,53 @@
 """The shape of masks: resize, grow, shrink, feather.
 
-Everything here is numpy and leaves its arguments unchanged. Growing costs about log2(pixels) passes, softening four,
-whatever the distance.
+Everything here is numpy and leaves its arguments unchanged. Growing by n pixels takes about log2(n) passes, feathering
+four.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from numbers import Real
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from shadowmaskformer.errors import MaskError
+from shadowmaskformer.errors import ConfigError
 
 Mask = NDArray[np.float32]
 
+MAX_DISTANCE = 10_000
+"""Largest distance in pixels by which a mask can be grown, shrunk or feathered."""
+
+
+def check_distance(px: object, option: str, *, shrinks: bool = False) -> None:
+    """Raise ConfigError unless `px` is a number of pixels up to `MAX_DISTANCE`.
+
+    Args:
+        px: the given value.
+        option: its name, such as `grow_px` or `feather_px`.
+        shrinks: whether negative distances are allowed.
+
+    >>> check_distance(-3, "feather_px")
+    Traceback (most recent call last):
+    shadowmaskformer.errors.ConfigError: -3 is not a valid distance; give feather_px a number from 0 to 10000
+    """
+    low = -MAX_DISTANCE if shrinks else 0
+    # NaN fails the comparison.
+    if isinstance(px, bool) or not isinstance(px, Real) or not low <= float(px) <= MAX_DISTANCE:
+        shown = repr(px) if isinstance(px, str) else px
+        remedy = f"give {{{option}}} a number from {low} to {MAX_DISTANCE}"
+        raise ConfigError(f"{shown} is not a valid distance", remedy)
+
 
 def invert(mask: Mask) -> Mask:
-    """Shadow and light exchanged."""
+    """Return the mask with shadow and light exchanged."""
     return np.subtract(np.float32(1), mask)
 
 
 def resize(mask: Mask, height: int, width: int) -> Mask:
-    """Resize along each axis: averages of areas when it shrinks, linear between pixel centres when it grows.
+    """Return the mask at another size: area averages to shrink an axis, linear interpolation to enlarge it.
 
     Args:
         mask: (h, w), [0, 1].
@@ -33,9 +57,9 @@ def resize(mask: Mask, height: int, width: int) -> Mask:
     Returns:
         (height, width), [0, 1].
     """
-    # Columns first where that leaves less to do for the rows, and through copies that read memory in order.
+    # Through contiguous copies, so that memory is read in order.
     columns = np.ascontiguousarray(_resize_rows(np.ascontiguousarray(mask.T), width).T)
-    return _settled(_resize_rows(columns, height))
+    return _rounded_off(_resize_rows(columns, height))
 
 
 def _resize_rows(values: Mask, count: int) -> Mask:
@@ -57,85 +81,84 @@ def _resize_rows(values: Mask, count: int) -> Mask:
     return resized
 
 
-def _settled(mask: Mask) -> Mask:
-    """The mask with the last digits of sums and averages taken off: zero is 0 and one is 1."""
+def _rounded_off(mask: Mask) -> Mask:
+    """Return the mask with rounding errors near 0 and 1 removed; changes its argument."""
     mask[mask < 1e-6] = 0
     mask[mask > 1 - 1e-6] = 1
     return mask
 
 
 def grow(mask: Mask, px: float) -> Mask:
-    """The highest level within about `px` pixels: the mask, larger on all sides.
+    """Return the mask made larger on all sides: the highest level within about `px` pixels.
 
-    The neighbourhood is the octagon nearest to a circle. Beyond the frame there is nothing to grow from.
+    The neighbourhood is the octagon closest to a circle. Nothing grows in from outside the frame.
 
     Args:
         mask: (H, W), [0, 1].
-        px: distance, rounded to whole pixels; at least 0.
+        px: distance, at least 0; rounded to whole pixels.
     """
-    radius = _radius(px, "grow")
-    return _near_mask(mask, radius, lambda part: _grow_octagon(_lean(part), radius))
+    radius = _radius(px, "px")
+    return _near_mask(mask, radius, lambda part: _grow_octagon(_as_bool_if_hard(part), radius))
 
 
 def shrink(mask: Mask, px: float) -> Mask:
-    """The lowest level within about `px` pixels: the mask, smaller on all sides but the frame.
+    """Return the mask made smaller on all sides except at the frame: the lowest level within about `px` pixels.
 
     Args:
         mask: (H, W), [0, 1].
-        px: distance, rounded to whole pixels; at least 0.
+        px: distance, at least 0; rounded to whole pixels.
     """
-    radius = _radius(px, "shrink")
-    return _near_mask(mask, radius, lambda part: invert(_grow_octagon(_lean(invert(part)), radius)))
+    radius = _radius(px, "px")
+    return _near_mask(mask, radius, lambda part: invert(_grow_octagon(_as_bool_if_hard(invert(part)), radius)))
 
 
 def feather(mask: Mask, px: float) -> Mask:
-    """The mask with its borders softened into ramps that reach `px` pixels to either side.
+    """Return the mask with its borders softened into ramps that reach `px` pixels to either side.
 
     Args:
         mask: (H, W), [0, 1].
-        px: half width of the ramp, rounded to whole pixels; at least 0. Where the mask is 0 or 1 all around
-            to this distance, it stays exactly so.
+        px: half width of the ramp, at least 0; rounded to whole pixels. A pixel whose surroundings are all 0 or all
+            1 to this distance keeps its exact level.
     """
-    radius = _radius(px, "feather")
+    radius = _radius(px, "px")
     return _near_mask(mask, radius, lambda part: _blur(part, radius))
 
 
 def blend_weight(mask: Mask, *, grow_px: float, feather_px: float) -> Mask:
-    """How much of the result to take over the photo at each pixel.
+    """Return how much of the result each pixel takes; the rest is the photo.
 
     Args:
         mask: (H, W), [0, 1].
         grow_px: distance by which the mask is grown first.
-        feather_px: half width of the soft border, laid wholly outside the grown mask.
+        feather_px: half width of the soft border, which lies outside the grown mask.
 
     Returns:
-        (H, W), [0, 1]: exactly 1 where the mask is 1, exactly 0 farther than `grow_px + 2 * feather_px`
-        (along rows and columns) from all of the mask, at least the mask everywhere; softness is kept.
+        (H, W), [0, 1], nowhere below the mask: exactly 1 where the mask is 1, and exactly 0 farther than
+        `grow_px + 2 * feather_px` from the mask along rows and columns.
     """
-    wider, softer = _radius(grow_px, "grow"), _radius(feather_px, "feather")
+    wider, softer = _radius(grow_px, "grow_px"), _radius(feather_px, "feather_px")
 
     def weigh(part: Mask) -> Mask:
-        grown = _grow_square(_grow_octagon(_lean(part), wider), softer)
+        grown = _grow_square(_grow_octagon(_as_bool_if_hard(part), wider), softer)
         return np.maximum(_blur(grown, softer), part)
 
     return _near_mask(mask, wider + 2 * softer, weigh)
 
 
-def _radius(px: float, what: str) -> int:
-    if not 0 <= px < 1e5:
-        raise MaskError(f"cannot {what} a mask by {px} pixels; expected 0 or more")
+def _radius(px: float, option: str) -> int:
+    check_distance(px, option)
     return round(px)
 
 
 def _near_mask(mask: Mask, reach: int, work: Callable[[Mask], NDArray[Any]]) -> Mask:
-    """The result of `work`, done only where the mask or anything within `reach` of it is not 0.
+    """Return the result of `work`, computed only within `reach` of the mask.
 
-    Shadows cover a small part of most photos. `work` must turn zeros all around into zeros.
+    Shadows cover a small part of most photos. `work` must return 0 where all within `reach` is 0.
     """
     result = np.zeros(mask.shape, np.float32)
     rows, columns = np.flatnonzero(mask.any(axis=1)), np.flatnonzero(mask.any(axis=0))
     if rows.size:
-        # One more than the reach, so that what `work` sees at its frame is 0 unless the photo ends there.
+        # One pixel more than the reach, so that the frame of the box is 0 unless the photo ends there.
         box = (
             slice(max(rows[0] - reach - 1, 0), rows[-1] + reach + 2),
             slice(max(columns[0] - reach - 1, 0), columns[-1] + reach + 2),
@@ -144,25 +167,25 @@ def _near_mask(mask: Mask, reach: int, work: Callable[[Mask], NDArray[Any]]) -> 
     return result
 
 
-def _lean(mask: Mask) -> NDArray[Any]:
-    """As booleans where these say the same: a quarter of the memory to move."""
+def _as_bool_if_hard(mask: Mask) -> NDArray[Any]:
+    """Return a mask of 0 and 1 as booleans, which take a quarter of the memory; soft masks unchanged."""
     truth = mask == 1
     return truth if np.array_equal(truth, mask != 0) else mask
 
 
 def _grow_octagon(values: NDArray[Any], radius: int) -> NDArray[Any]:
-    # A regular octagon is a square widened by a diamond; its straight sides are tan(22.5°) of its radius.
+    # A regular octagon is a square widened by a diamond. Its straight sides are tan(22.5°) of its radius.
     side = round(radius * (2**0.5 - 1))
     return _grow_diamond(_grow_square(values, side), radius - side)
 
 
 def _grow_square(values: NDArray[Any], radius: int) -> NDArray[Any]:
-    """Highest level in the square of side 2 radius + 1."""
+    """Return the highest level in the square of side 2 radius + 1."""
     for down, right in ((1, 0), (0, 1)):
         reach = 0
         while reach < radius:
-            # Shifting a window of reach r by r + 1 leaves no gap. (2 r + 1 would not either, but by way of
-            # pixels on the other side, and these may lie beyond the frame.)
+            # Shifting a window of reach r by r + 1 leaves no gap. A shift by 2 r + 1 would leave none either, but
+            # it relies on pixels that may lie outside the frame.
             step = min(reach + 1, radius - reach)
             shift = (step * down, step * right)
             values = _highest_of_shifts(values, (shift, (-shift[0], -shift[1])))
@@ -171,11 +194,11 @@ def _grow_square(values: NDArray[Any], radius: int) -> NDArray[Any]:
 
 
 def _grow_diamond(values: NDArray[Any], radius: int) -> NDArray[Any]:
-    """Highest level within `radius` steps along rows and columns."""
+    """Return the highest level within `radius` steps along rows and columns."""
     reach = 0
     while reach < radius:
-        # Half of its own reach: what is new lies farther than that along one axis, so that the way to it
-        # never turns back and never leaves the frame.
+        # Steps of half the reach: new pixels lie farther than that along one axis, so the path to them never
+        # turns back and never leaves the frame.
         step = min((reach + 1) // 2 or 1, radius - reach)
         values = _highest_of_shifts(values, ((step, 0), (-step, 0), (0, step), (0, -step)))
         reach += step
@@ -183,7 +206,7 @@ def _grow_diamond(values: NDArray[Any], radius: int) -> NDArray[Any]:
 
 
 def _highest_of_shifts(values: NDArray[Any], shifts: tuple[tuple[int, int], ...]) -> NDArray[Any]:
-    """Pixelwise maximum of the array and its shifted copies; nothing comes in from beyond the frame."""
+    """Return the pixelwise maximum of the array and its shifted copies; nothing comes in from outside the frame."""
     rows, columns = values.shape
     highest = values.copy()
     for down, right in shifts:
@@ -196,24 +219,24 @@ def _highest_of_shifts(values: NDArray[Any], shifts: tuple[tuple[int, int], ...]
 
 
 def _blur(values: NDArray[Any], radius: int) -> Mask:
-    """Mean over a square window that falls off towards its rim and reaches `radius` pixels."""
+    """Return the mean over a square window whose weights fall off towards its edge and reach `radius` pixels."""
     blurred = values.astype(np.float32)
-    # Two boxes make a ramp without corners; together they reach exactly `radius`.
+    # Two boxes make a smooth ramp, and together reach exactly `radius`.
     for box in (radius - radius // 2, radius // 2):
         if box:
             _box_down(blurred, box)
             _box_across(blurred, box)
-    return _settled(blurred)
+    return _rounded_off(blurred)
 
 
 def _box_down(values: Mask, radius: int) -> None:
-    """Replace each row by the mean of rows i - radius to i + radius; the frame's rows repeat beyond it.
+    """Replace each row i by the mean of rows i - radius to i + radius; the first and last row repeat outside.
 
-    A running sum, row by row: numpy's cumulative sum down the columns would miss the cache at each step.
+    A running sum, row by row, because numpy's cumulative sum down the columns would miss the cache at each step.
     """
     padded = np.pad(values, ((radius + 1, radius), (0, 0)), mode="edge")
     size = 2 * radius + 1
-    # float64, because thousands of additions and subtractions have to cancel out.
+    # float64, because thousands of additions and subtractions must cancel out.
     total = padded[:size].sum(axis=0, dtype=np.float64)
     for row in range(values.shape[0]):
         total += padded[row + size]
@@ -222,9 +245,9 @@ def _box_down(values: Mask, radius: int) -> None:
 
 
 def _box_across(values: Mask, radius: int) -> None:
-    """Replace each column by the mean of columns j - radius to j + radius; the frame's columns repeat."""
+    """Replace each column j by the mean of columns j - radius to j + radius; the first and last repeat outside."""
     size = 2 * radius + 1
-    # In strips, for the sums to stay in the cache.
+    # In strips, so that the sums stay in the cache.
     for first in range(0, values.shape[0], 64):
         strip = values[first : first + 64]
         padded = np.pad(strip, ((0, 0), (radius + 1, radius)), mode="edge")

@@ -1,19 +1,18 @@
-"""Bytes of a picture to an array of its own numbers, plus the blocks that its file keeps beside them.
+"""Decoders: from the bytes of one format to the array and the metadata that its file stores.
 
-Formats are told by content and opened with that format's reader alone, so that no rarely used parser ever
-sees a stranger's bytes. Sizes are checked on the header, before a pixel is decoded. Pillow reads most files;
-16-bit PNG goes through imagecodecs and most TIFF through tifffile, because Pillow would quietly cut them to
-8 bits.
+Each decoder calls the reader of its format directly, so that rarely used parsers never see untrusted bytes and
+Pillow's global size limit does not apply. Sizes are checked on the header, before any pixel is decoded. Pillow reads
+most files. imagecodecs reads 16-bit PNG and tifffile most TIFF, because Pillow would silently reduce them to 8 bits.
 """
 
 from __future__ import annotations
 
 import io
+import math
 import struct
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass, field, replace
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -26,250 +25,352 @@ from shadowmaskformer.errors import (
     ImageTooLargeError,
     MissingExtraError,
     NotAnImageError,
+    ShadowMaskFormerError,
 )
-from shadowmaskformer.photo import exif as metadata
-from shadowmaskformer.photo.exif import DECODER_ERRORS
+from shadowmaskformer.photo.blocks import (
+    DECODER_ERRORS,
+    PNG_TEXTS,
+    has_readable_profile,
+    icc_colour_space,
+    jpeg_blocks,
+    jpeg_quality,
+    png_blocks,
+    png_chunks,
+    png_without,
+)
+from shadowmaskformer.photo.exif import DESCRIPTIVE_TAGS, EXIF_PREFIX, BadExifError, descriptive_exif
+from shadowmaskformer.photo.picture import Metadata
 
-_READABLE = "JPEG, PNG, WebP, TIFF, BMP, GIF, AVIF or HEIC"
-_BMP_HEADER_BYTES = {12, 40, 52, 56, 64, 108, 124}
-_HEIF_BRANDS = {b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1"}
-_OTHER_FILES = {
-    b"%PDF": "PDF", b"%!PS": "PostScript", b"8BPS": "Photoshop", b"SIMPLE": "FITS", b"PK\x03\x04": "ZIP",
-    b"\0\0\0\x0cjP  ": "JPEG 2000", b"\0\0\0\x0cJXL ": "JPEG XL", b"\xff\x0a": "JPEG XL",
-}  # fmt: skip
+# Pillow modes that are converted to sRGB.
+_OTHER_COLOURS = ("CMYK", "LAB")
+# Stands for EXIF that cannot be read, so that the check of EXIF blocks reports it.
+_DAMAGED_EXIF = b"?"
 
 
-@dataclass
+@dataclass(frozen=True)
+class Reading:
+    """What a decoder needs to know besides the bytes.
+
+    Attributes:
+        name: what messages call the picture.
+        max_pixels: larger pictures are refused.
+        frame: which picture of several, 0 = first; None refuses files with several.
+        drop_metadata: do not unpack texts, or profiles that are too large.
+        as_mask: the picture is a mask: only its numbers matter, and no frame can be chosen.
+    """
+
+    name: str
+    max_pixels: int
+    frame: int | None = None
+    drop_metadata: bool = False
+    as_mask: bool = False
+
+    def check_size(self, width: int, height: int) -> None:
+        """Raise ImageTooLargeError for more than `max_pixels`."""
+        if width * height > self.max_pixels:
+            raise ImageTooLargeError(
+                f"{self.name}: {width}x{height} = {width * height:,} pixels, more than the {self.max_pixels:,} allowed",
+                "scale it down or raise {max_pixels}",
+            )
+
+    def choose_frame(self, count: int, kind: str = "frame") -> int:
+        """Return the index of the picture to read among `count`."""
+        frames = f"{count} {kind}" if count == 1 else f"{count} {kind}s"
+        if self.frame is None and count > 1:
+            remedy = f"pick one with {{frame=0…{count - 1}}}"
+            raise NotAnImageError(
+                f"{self.name}: has {frames}", "save the mask as a single picture" if self.as_mask else remedy
+            )
+        frame = self.frame or 0
+        if not 0 <= frame < count:
+            remedy = f"pick one with {{frame=0…{count - 1}}}" if count > 1 else "leave {frame} out"
+            raise NotAnImageError(f"{self.name}: {kind} {frame} does not exist; the file has {frames}", remedy)
+        return frame
+
+
+@dataclass(frozen=True)
 class Stored:
     """A decoded picture as its file stores it, not yet turned upright.
 
     Attributes:
-        format: "JPEG", "PNG", ...
         array: (H, W) gray, (H, W, 2) gray and alpha, (H, W, 3) RGB or (H, W, 4) RGB and alpha; uint8, uint16
             or float32.
-        info: Pillow's dictionary: icc_profile, xmp, dpi.
-        exif: EXIF block without prefix, unchecked.
-        jpeg_quality, jpeg_subsampling, jpeg_tables, lossless, blocks: as in `Metadata`.
-        warnings: one line each.
+        metadata: as found; EXIF and ICC are not checked yet.
+        warnings: lines for the user.
     """
 
-    format: str
     array: NDArray[Any]
-    info: dict[Any, Any]
-    exif: bytes | None = None
-    jpeg_quality: int | None = None
-    jpeg_subsampling: int | None = None
-    jpeg_tables: tuple[tuple[int, ...], ...] = ()
-    lossless: bool = False
-    blocks: bytes = b""
-    warnings: list[str] = field(default_factory=list[str])
+    metadata: Metadata = field(default_factory=Metadata)
+    warnings: tuple[str, ...] = ()
+
+    def with_metadata(self, **changes: Any) -> Stored:
+        """Return a copy with other fields of `metadata`."""
+        return replace(self, metadata=replace(self.metadata, **changes))
+
+    def with_warning(self, line: str) -> Stored:
+        """Return a copy with one more warning."""
+        return replace(self, warnings=(*self.warnings, line))
 
 
-def sniff(data: bytes) -> str | None:
-    """Format that the first bytes announce: "JPEG", "PNG", ...; None when it is none that we read.
+def decode_jpeg(data: bytes, reading: Reading) -> Stored:
+    """Decode a JPEG; of a phone's multi-picture file, the first picture."""
+    # Pillow's JPEG factory is not used: it would open multi-picture files as animations.
+    from PIL.JpegImagePlugin import JpegImageFile
 
-    >>> sniff(b"GIF89a"), sniff(b"<svg/>")
-    ('GIF', None)
-    """
-    if data.startswith(b"\xff\xd8\xff"):
-        return "JPEG"
-    if data.startswith(metadata.PNG_SIGNATURE):
-        return "PNG"
-    if data.startswith((b"GIF87a", b"GIF89a")):
-        return "GIF"
-    if data.startswith(b"RIFF") and data[8:12] == b"WEBP":
-        return "WEBP"
-    if data.startswith((b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")):
-        return "TIFF"
-    if data.startswith(b"BM") and int.from_bytes(data[14:18], "little") in _BMP_HEADER_BYTES:
-        return "BMP"
-    if data[4:8] == b"ftyp":
-        end = min(int.from_bytes(data[:4], "big"), 64)
-        brands = {data[at : at + 4] for at in (8, *range(16, end, 4))}
-        if brands & {b"avif", b"avis"}:
-            return "AVIF"
-        if brands & _HEIF_BRANDS:
-            return "HEIF"
-    return None
+    image = _open(JpegImageFile, data, reading)
+    return _with_jpeg_details(_from_image(image, reading), image, reading)
 
 
-def refuse(data: bytes, name: str) -> NotAnImageError:
-    """The error for bytes that `sniff` does not know, saying what they seem to be."""
-    start = data[:512].lstrip(b"\xef\xbb\xbf \t\r\n")
-    found = next((what for magic, what in _OTHER_FILES.items() if start.startswith(magic)), "")
-    lower = start.lower()
-    if not data:
-        found = "an empty file"
-    elif b"<svg" in lower:
-        found = "SVG"
-    elif lower.startswith((b"<!doctype html", b"<html")):
-        found = "HTML"
-    elif not found:
-        found = "text" if start and b"\0" not in start and start.isascii() else "unknown content"
-    return NotAnImageError(f"{name}: not a picture ({found}); expected {_READABLE}")
+def decode_png(data: bytes, reading: Reading) -> Stored:
+    """Decode a PNG of up to 16 bits, or one frame of an animated PNG."""
+    from PIL.PngImagePlugin import PngImageFile
 
-
-def decode(
-    data: bytes,
-    name: str,
-    *,
-    max_pixels: int,
-    frame: int | None = None,
-    drop_metadata: bool = False,
-    drop_profile: bool = False,
-) -> Stored:
-    """Decode the bytes of one picture.
-
-    Args:
-        data: the whole file.
-        name: what messages call it.
-        max_pixels: larger pictures are refused before decoding.
-        frame: which picture of several, 0 = first; None refuses several.
-        drop_metadata: do not unpack a PNG's text, nor a profile that is too large.
-        drop_profile: take the numbers as they are, whatever colours they mean.
-    """
-    kind = sniff(data)
-    if kind is None:
-        raise refuse(data, name)
-    if kind == "PNG" and drop_metadata:
-        data = metadata.png_without(data, metadata.PNG_TEXTS)
-        if drop_profile or not metadata.has_readable_profile(data):
-            data = metadata.png_without(data, [b"iCCP"])
+    if reading.drop_metadata:
+        data = png_without(data, PNG_TEXTS)
+        if reading.as_mask or not has_readable_profile(data):
+            data = png_without(data, [b"iCCP"])
     try:
-        decoder = _decode_tiff if kind == "TIFF" else partial(_decode_with_pillow, kind)
-        stored = decoder(data, name, max_pixels, frame)
-        if drop_profile:
-            stored.info.pop("icc_profile", None)
-        return stored
-    except Image.DecompressionBombError as error:
-        raise ImageTooLargeError(f"{name}: {error} Scale it down first.") from error
+        image = _open(PngImageFile, data, reading)
+        stored = _decode_png16(data, image) if data[24] == 16 else _from_image(image, reading)
     except DECODER_ERRORS as error:
-        if kind == "PNG" and "text" in str(error).lower():
+        if "text" in str(error).lower() and not isinstance(error, ShadowMaskFormerError):
             raise ImageReadError(
-                f"{name}: its text or colour profile unpacks to more than a megabyte; "
-                "read it without with --drop-metadata"
+                f"{reading.name}: its text or colour profile unpacks to more than a megabyte",
+                "use {drop_metadata=True} to skip it",
             ) from error
-        raise ImageReadError(f"{name}: damaged or cut short {kind} ({error}); copy it again") from error
+        raise
+    return stored.with_metadata(blocks=png_blocks(data))
 
 
-def check_size(width: int, height: int, name: str, max_pixels: int) -> None:
-    """Raise ImageTooLargeError when a header announces more than `max_pixels`."""
-    if width * height > max_pixels:
-        raise ImageTooLargeError(
-            f"{name}: {width}x{height} = {width * height:,} pixels, more than the {max_pixels:,} allowed; "
-            "scale it down or raise --max-pixels"
-        )
+def decode_webp(data: bytes, reading: Reading) -> Stored:
+    """Decode a WebP, or one of its frames."""
+    from PIL.WebPImagePlugin import WebPImageFile
+
+    stored = _from_image(_open(WebPImageFile, data, reading), reading)
+    return stored.with_metadata(lossless=_is_lossless_webp(data))
 
 
-def choose_frame(count: int, frame: int | None, name: str, what: str = "frames") -> int:
-    """Index of the picture to read among `count`."""
-    if frame is None and count == 1:
-        return 0
-    if frame is None:
-        raise NotAnImageError(
-            f"{name}: {count} {what}: --frame N (0 to {count - 1}) chooses one of a photo's; save a mask alone"
-        )
-    if not 0 <= frame < count:
-        raise NotAnImageError(f"{name}: no frame {frame}; it has {count}, 0 to {count - 1}")
-    return frame
+def decode_bmp(data: bytes, reading: Reading) -> Stored:
+    """Decode a BMP."""
+    from PIL.BmpImagePlugin import BmpImageFile
+
+    return _from_image(_open(BmpImageFile, data, reading), reading)
 
 
-def _opener(kind: str) -> Callable[[BinaryIO], ImageFile.ImageFile]:
-    """Pillow's reader of one format, called directly: `Image.open` would apply Pillow's global size limit."""
-    if kind == "JPEG":
-        # Not Pillow's JPEG factory: this class takes the first picture of a phone's multi-picture file.
-        from PIL.JpegImagePlugin import JpegImageFile as Opener
-    elif kind == "PNG":
-        from PIL.PngImagePlugin import PngImageFile as Opener
-    elif kind == "WEBP":
-        from PIL.WebPImagePlugin import WebPImageFile as Opener
-    elif kind == "TIFF":
-        from PIL.TiffImagePlugin import TiffImageFile as Opener
-    elif kind == "BMP":
-        from PIL.BmpImagePlugin import BmpImageFile as Opener
-    elif kind == "GIF":
-        from PIL.GifImagePlugin import GifImageFile as Opener
-    elif kind == "AVIF":
-        from PIL.AvifImagePlugin import AvifImageFile as Opener
-    else:
-        try:
-            from pillow_heif.as_plugin import HeifImageFile as Opener
-        except ImportError as error:
-            raise MissingExtraError("HEIC pictures need an extra: pip install 'shadowmaskformer[heif]'") from error
-    return Opener
+def decode_gif(data: bytes, reading: Reading) -> Stored:
+    """Decode a GIF, or one of its frames."""
+    from PIL.GifImagePlugin import GifImageFile
+
+    return _from_image(_open(GifImageFile, data, reading), reading)
 
 
-def _decode_with_pillow(kind: str, data: bytes, name: str, max_pixels: int, frame: int | None) -> Stored:
-    image = _opener(kind)(io.BytesIO(data))
-    check_size(*image.size, name, max_pixels)
-    warnings: list[str] = []
-    # A phone's HEIC holds helper pictures beside the photo; like a multi-picture JPEG it means its main one.
-    several = 1 if kind == "HEIF" else int(getattr(image, "n_frames", 1))
-    chosen = choose_frame(several, frame, name)
-    if chosen:
-        image.seek(chosen)
-    if kind == "PNG" and data[24] == 16:
-        array, exif = _decode_png16(data, several, chosen)
-        return Stored(kind, array, image.info, exif, blocks=metadata.png_blocks(data))
+def decode_avif(data: bytes, reading: Reading) -> Stored:
+    """Decode an AVIF, with 8 bits per channel."""
+    from PIL.AvifImagePlugin import AvifImageFile
+
+    stored = _from_image(_open(AvifImageFile, data, reading), reading)
+    return stored.with_warning(_reduced_depth(reading, "AVIF")) if _is_deep_avif(data) else stored
+
+
+def decode_heif(data: bytes, reading: Reading) -> Stored:
+    """Decode the main picture of a HEIC, with 8 bits per channel; a phone's helper pictures are ignored."""
+    try:
+        from pillow_heif.as_plugin import HeifImageFile
+    except ImportError as error:
+        raise missing_heif() from error
+
+    image = _open(HeifImageFile, data, reading, frames=1)
+    stored = _from_image(image, reading)
+    deep = image.info.get("bit_depth", 8) > 8
+    return stored.with_warning(_reduced_depth(reading, "HEIC")) if deep else stored
+
+
+def missing_heif() -> MissingExtraError:
+    """Return the error for HEIC without its extra."""
+    return MissingExtraError("HEIC pictures need an extra", "pip install 'shadowmaskformer[heif]'")
+
+
+def decode_tiff(data: bytes, reading: Reading) -> Stored:
+    """Decode one page of a TIFF: integers of up to 16 bits, or floats."""
+    import tifffile
+
+    name = reading.name
+    with tifffile.TiffFile(io.BytesIO(data)) as tiff:
+        if 50706 in tiff.pages.first.tags or data[8:10] == b"CR":
+            raise camera_raw(name)
+        # Previews and transparency masks are pages too, but not separate pictures.
+        places = [place for place in range(len(tiff.pages)) if _is_picture(tiff.pages.get(place))] or [0]
+        place = places[reading.choose_frame(len(places), "page")]
+        page: Any = tiff.pages.get(place)
+        reading.check_size(page.imagewidth, page.imagelength)
+        # Tiles are decoded whole, and so is each sample.
+        reading.check_size(page.tilewidth, page.tilelength)
+        if page.samplesperpixel > 8:
+            raise NotAnImageError(f"{name}: {page.samplesperpixel} channels; expected gray or RGB")
+        dtype, photometric = page.dtype, int(page.photometric)
+        if dtype is None or dtype.name not in ("bool", "uint8", "uint16", "float16", "float32", "float64"):
+            raise NotAnImageError(
+                f"{name}: {page.bitspersample}-bit {dtype} TIFF", "save it with 8 or 16 bits per channel"
+            )
+        if photometric in (0, 1, 2) and page.bitspersample == dtype.itemsize * 8:
+            tags = (("icc_profile", 34675), ("xmp", 700))
+            info = {key: page.tags[tag].value for key, tag in tags if tag in page.tags}
+            if 282 in page.tags and 283 in page.tags:
+                info["dpi"] = page.get_resolution("inch")
+            return Stored(_tiff_pixels(page), _metadata(info, _tiff_exif(_tiff_tags(data, page))))
+    return _decode_tiff_with_pillow(data, reading, place, page.bitspersample)
+
+
+def camera_raw(name: str) -> NotAnImageError:
+    """Return the error for a camera's raw file."""
+    return NotAnImageError(f"{name}: a camera's raw file", "develop it to TIFF or JPEG first")
+
+
+def from_pillow(image: Image.Image, reading: Reading) -> Stored:
+    """Return an open Pillow image as its file stores it; the image is left unchanged."""
+    reading.check_size(*image.size)
+    try:
+        stored = _from_image(image, reading)
+        if stored.metadata.exif is None and len(tags := image.getexif()):
+            stored = stored.with_metadata(exif=descriptive_exif(tags))
+    except ShadowMaskFormerError:
+        raise
+    except DECODER_ERRORS as error:
+        raise ImageReadError(f"{reading.name}: cannot be decoded ({error})", "open it again") from error
+    return _with_jpeg_details(stored, image, reading)
+
+
+def _open(
+    opener: Callable[[BinaryIO], ImageFile.ImageFile], data: bytes, reading: Reading, frames: int | None = None
+) -> ImageFile.ImageFile:
+    """Return the image at the chosen frame, after a check of its size; its pixels are not loaded."""
+    image = opener(io.BytesIO(data))
+    reading.check_size(*image.size)
+    if frame := reading.choose_frame(frames or int(getattr(image, "n_frames", 1))):
+        image.seek(frame)
+    return image
+
+
+def _from_image(image: Image.Image, reading: Reading) -> Stored:
     image.load()
-    stored = Stored(kind, pixels_of(image, name, warnings), image.info, warnings=warnings)
-    stored.exif = exif_of_info(image.info)
-    if kind == "JPEG":
-        note_jpeg(image, stored, name)
-    elif kind == "PNG":
-        stored.blocks = metadata.png_blocks(data)
-    stored.lossless = kind == "WEBP" and _is_lossless_webp(data)
-    if (kind == "AVIF" and _is_deep_avif(data)) or image.info.get("bit_depth", 8) > 8:
-        warnings.append(f"{name}: more than 8 bits per channel; {kind} is read with 8")
-    return stored
+    array, warnings = _pixels(image, reading.name)
+    stored = Stored(array, _metadata(image.info, _exif(image.info)), warnings)
+    # The profile of a converted picture no longer describes its pixels.
+    return stored.with_metadata(icc=None) if image.mode in _OTHER_COLOURS else stored
 
 
-def _decode_png16(data: bytes, count: int, frame: int) -> tuple[NDArray[Any], bytes | None]:
-    """Pixels of a 16-bit PNG at full depth, and its EXIF block wherever in the file it stands."""
-    import imagecodecs
+def _metadata(info: dict[Any, Any], exif: bytes | None) -> Metadata:
+    """Return what Pillow's `info` holds: profile, XMP and resolution."""
+    xmp = info.get("xmp")
+    return Metadata(
+        exif=exif,
+        icc=info.get("icc_profile") or None,
+        xmp=(xmp.encode() if isinstance(xmp, str) else xmp) or None,
+        dpi=_resolution(info),
+    )
 
-    array = imagecodecs.apng_decode(data, index=frame) if count > 1 else imagecodecs.png_decode(data)
-    exif = next((payload for kind, payload in metadata.png_chunks(data) if kind == b"eXIf"), None)
-    return np.asarray(array), exif
 
-
-def exif_of_info(info: dict[Any, Any]) -> bytes | None:
-    """The EXIF block in Pillow's `info`, also where ImageMagick hides it in a PNG's text."""
+def _exif(info: dict[Any, Any]) -> bytes | None:
+    """Return the EXIF block in Pillow's `info`, including ImageMagick's, which is a text in a PNG."""
     if isinstance(block := info.get("exif"), bytes) and block:
-        return metadata.without_prefix(block)
+        return block.removeprefix(EXIF_PREFIX)
     if isinstance(text := info.get("Raw profile type exif"), str):
         try:
-            return metadata.without_prefix(bytes.fromhex("".join(text.split("\n")[3:])))
+            return bytes.fromhex("".join(text.split("\n")[3:])).removeprefix(EXIF_PREFIX)
         except ValueError:
-            # Not empty, so that the check of EXIF blocks reports it.
-            return b"?"
+            return _DAMAGED_EXIF
     return None
 
 
-def note_jpeg(image: Image.Image, stored: Stored, name: str) -> None:
-    """Record how a JPEG was compressed, while Pillow's file object still knows."""
+def _resolution(info: dict[Any, Any]) -> tuple[float, float] | None:
+    """Return the dots per inch in Pillow's `info`, or None when they are missing or impossible."""
+    try:
+        horizontal, vertical = (float(value) for value in info["dpi"])
+    except (KeyError, TypeError, ValueError, ZeroDivisionError):
+        return None
+    if not all(math.isfinite(value) and 0 < value < 1e5 for value in (horizontal, vertical)):
+        return None
+    return horizontal, vertical
+
+
+def _pixels(image: Image.Image, name: str) -> tuple[NDArray[Any], tuple[str, ...]]:
+    """Return a Pillow image as gray or RGB, with alpha if it has any, and warnings; see `Stored.array`."""
+    mode = image.mode
+    if mode in _OTHER_COLOURS:
+        return _to_srgb(image, name)
+    if mode.startswith("I;16"):
+        return np.asarray(image).astype(np.uint16), ()
+    if mode == "I":
+        values = np.asarray(image)
+        if values.min() < 0 or values.max() > 65535:
+            raise ArrayError(f"{name}: 32-bit levels up to {values.max()}", "save it with 8 or 16 bits per channel")
+        return values.astype(np.uint16), ()
+    if mode == "F":
+        return np.array(image, np.float32), ()
+    if mode in ("1", "L", "LA", "La"):
+        wanted = "LA" if image.has_transparency_data else "L"
+    else:
+        wanted = "RGBA" if image.has_transparency_data else "RGB"
+    return np.array(image if mode == wanted else image.convert(wanted)), ()
+
+
+def _to_srgb(image: Image.Image, name: str) -> tuple[NDArray[Any], tuple[str, ...]]:
+    """Convert CMYK and LAB to sRGB, by the file's profile if it has a usable one."""
+    from PIL import ImageCms
+
+    icc = image.info.get("icc_profile")
+    srgb = ImageCms.createProfile("sRGB")
+    how = "its profile"
+    profile: Any = None
+    if image.mode == "LAB":
+        profile, how = ImageCms.createProfile("LAB"), "the D50 white point"
+    elif icc and icc_colour_space(icc) == "CMYK":
+        profile = ImageCms.ImageCmsProfile(io.BytesIO(icc))
+    converted = None
+    if profile is not None:
+        with suppress(ImageCms.PyCMSError):
+            converted = ImageCms.profileToProfile(image, profile, srgb, outputMode="RGB")
+    if converted is None:
+        converted, how = image.convert("RGB"), "a plain formula (no usable profile)"
+    return np.array(converted), (f"{name}: {image.mode} converted to sRGB by {how}",)
+
+
+# JPEG, PNG, WebP and AVIF in detail
+
+
+def _with_jpeg_details(stored: Stored, image: Image.Image, reading: Reading) -> Stored:
+    """Record how a JPEG was compressed; other images stay as they are."""
     from PIL import JpegImagePlugin
 
     if not isinstance(image, JpegImagePlugin.JpegImageFile):
-        return
+        return stored
     if image.quantization:
-        # Each component names its table; the encoder takes them in the components' order.
+        # Each component names its table. The encoder takes them in the order of the components.
         tables = tuple(tuple(image.quantization[component[3]]) for component in image.layer[:3])
-        stored.jpeg_quality, stored.jpeg_tables = metadata.jpeg_quality(list(tables[0])), tables
-    stored.blocks = metadata.jpeg_blocks(image.applist)
+        stored = stored.with_metadata(jpeg_quality=jpeg_quality(tables[0]), jpeg_tables=tables)
+    if not reading.drop_metadata:
+        stored = stored.with_metadata(blocks=jpeg_blocks(image.applist))
     sampling = JpegImagePlugin.get_sampling(image)
-    stored.jpeg_subsampling = sampling if sampling >= 0 else None
-    # The decoder paints what is missing in middle gray when a damaged file goes on to its end mark.
+    if sampling >= 0:
+        stored = stored.with_metadata(jpeg_subsampling=sampling)
+    # When a damaged file still has its end mark, the decoder fills the missing part with middle gray.
     if stored.array.shape[0] > 16 and np.all(stored.array[-16:] == 128):
-        stored.warnings.append(f"{name}: plain gray at its bottom, as in a damaged file; if so, copy it again")
+        stored = stored.with_warning(
+            f"{reading.name}: the bottom is plain gray, as in a damaged file; if it is damaged, copy it again"
+        )
     if "mp" in image.info:
-        stored.warnings.append(f"{name}: several pictures in one file; the first is used, the others are left out")
+        stored = stored.with_warning(f"{reading.name}: holds several pictures; only the first is used and written")
+    return stored
 
 
-def _is_deep_avif(data: bytes) -> bool:
-    """True when the AV1 configuration (AV1-ISOBMFF, 2.3.3) sets its high_bitdepth flag."""
-    at = data.find(b"av1C")
-    return at >= 0 and bool(data[at + 6 : at + 7]) and bool(data[at + 6] & 0x40)
+def _decode_png16(data: bytes, image: ImageFile.ImageFile) -> Stored:
+    """Return a 16-bit PNG at full depth, with its EXIF block even if that follows the pixels."""
+    import imagecodecs
+
+    several = int(getattr(image, "n_frames", 1)) > 1
+    array = imagecodecs.apng_decode(data, index=image.tell()) if several else imagecodecs.png_decode(data)
+    exif = next((payload for kind, payload in png_chunks(data) if kind == b"eXIf"), None)
+    return Stored(np.asarray(array), _metadata(image.info, exif or _exif(image.info)))
 
 
 def _is_lossless_webp(data: bytes) -> bool:
@@ -282,90 +383,31 @@ def _is_lossless_webp(data: bytes) -> bool:
     return False
 
 
-def pixels_of(image: Image.Image, name: str, warnings: list[str]) -> NDArray[Any]:
-    """The pixels of a Pillow image as gray or RGB, with alpha where it has one.
-
-    Returns:
-        (H, W), (H, W, 2), (H, W, 3) or (H, W, 4); uint8, uint16 or float32. The image is left as it is.
-    """
-    mode = image.mode
-    if mode in ("CMYK", "LAB"):
-        return _to_srgb(image, name, warnings)
-    if mode.startswith("I;16"):
-        return np.asarray(image).astype(np.uint16)
-    if mode == "I":
-        values = np.asarray(image)
-        if values.min() < 0 or values.max() > 65535:
-            raise ArrayError(f"{name}: 32-bit levels up to {values.max()}; save it with 8 or 16 bits per channel")
-        return values.astype(np.uint16)
-    if mode == "F":
-        return np.array(image, np.float32)
-    if mode in ("1", "L", "LA", "La"):
-        wanted = "LA" if image.has_transparency_data else "L"
-    else:
-        wanted = "RGBA" if image.has_transparency_data else "RGB"
-    return np.array(image if mode == wanted else image.convert(wanted))
+def _is_deep_avif(data: bytes) -> bool:
+    """Return True when the AV1 configuration (AV1-ISOBMFF, 2.3.3) sets its high_bitdepth flag."""
+    at = data.find(b"av1C")
+    return at >= 0 and bool(data[at + 6 : at + 7]) and bool(data[at + 6] & 0x40)
 
 
-def _to_srgb(image: Image.Image, name: str, warnings: list[str]) -> NDArray[Any]:
-    """CMYK and LAB to sRGB: by the file's profile, or by convention where it has none."""
-    from PIL import ImageCms
-
-    icc = image.info.pop("icc_profile", None)
-    srgb = ImageCms.createProfile("sRGB")
-    how = "its profile"
-    profile: Any = None
-    if image.mode == "LAB":
-        profile, how = ImageCms.createProfile("LAB"), "the D50 white point"
-    elif icc and metadata.icc_colour_space(icc) == "CMYK":
-        profile = ImageCms.ImageCmsProfile(io.BytesIO(icc))
-    converted = None
-    if profile is not None:
-        with suppress(ImageCms.PyCMSError):
-            converted = ImageCms.profileToProfile(image, profile, srgb, outputMode="RGB")
-    if converted is None:
-        converted, how = image.convert("RGB"), "a plain formula (no usable profile)"
-    warnings.append(f"{name}: {image.mode} converted to sRGB by {how}")
-    return np.array(converted)
+def _reduced_depth(reading: Reading, label: str) -> str:
+    return f"{reading.name}: more than 8 bits per channel; {label} is read with 8"
 
 
-def _decode_tiff(data: bytes, name: str, max_pixels: int, frame: int | None) -> Stored:
-    import tifffile
+# TIFF in detail
 
-    with tifffile.TiffFile(io.BytesIO(data)) as tiff:
-        if 50706 in tiff.pages.first.tags or data[8:10] == b"CR":
-            raise NotAnImageError(f"{name}: a camera's raw file; develop it to TIFF or JPEG first")
-        # Previews and transparency masks are pages too, but not pictures of their own.
-        places = [place for place in range(len(tiff.pages)) if _is_picture(tiff.pages.get(place))] or [0]
-        place = places[choose_frame(len(places), frame, name, "pages")]
-        page: Any = tiff.pages.get(place)
-        check_size(page.imagewidth, page.imagelength, name, max_pixels)
-        # Tiles are decoded whole, and each sample is a picture more.
-        check_size(page.tilewidth, page.tilelength, name, max_pixels)
-        if page.samplesperpixel > 8:
-            raise NotAnImageError(f"{name}: {page.samplesperpixel} channels; expected gray or RGB")
-        dtype, photometric = page.dtype, int(page.photometric)
-        if dtype is None or dtype.name not in ("bool", "uint8", "uint16", "float16", "float32", "float64"):
-            raise NotAnImageError(
-                f"{name}: {page.bitspersample}-bit {dtype} TIFF; save it with 8 or 16 bits per channel"
-            )
-        if photometric in (0, 1, 2) and page.bitspersample == dtype.itemsize * 8:
-            tags = (("icc_profile", 34675), ("xmp", 700))
-            info = {key: page.tags[tag].value for key, tag in tags if tag in page.tags}
-            if 282 in page.tags and 283 in page.tags:
-                info["dpi"] = page.get_resolution("inch")
-            return Stored("TIFF", _tiff_pixels(page), info, _tiff_exif(_tiff_tags(data, page)))
-    # Palettes, single bits, CMYK, LAB and JPEG's colours are Pillow's trade.
-    image = _opener("TIFF")(io.BytesIO(data))
+
+def _decode_tiff_with_pillow(data: bytes, reading: Reading, place: int, bits: int) -> Stored:
+    """Decode what tifffile returns undecoded: palettes, single bits, CMYK, LAB and JPEG colours."""
+    from PIL.TiffImagePlugin import TiffImageFile
+
+    image = TiffImageFile(io.BytesIO(data))
     if place:
         image.seek(place)
-    image.load()
-    warnings: list[str] = []
-    if page.bitspersample > 8:
-        warnings.append(f"{name}: {page.bitspersample}-bit {image.mode} is read with 8 bits per channel")
-    array = pixels_of(image, name, warnings)
-    # Pillow has turned the picture upright while loading it, and taken the orientation out of these tags.
-    return Stored("TIFF", array, image.info, _tiff_exif(image.getexif()), warnings=warnings)
+    stored = _from_image(image, reading)
+    if bits > 8:
+        stored = stored.with_warning(f"{reading.name}: {bits}-bit {image.mode} is read with 8 bits per channel")
+    # Loading has turned the picture upright and removed the orientation from these tags.
+    return stored.with_metadata(exif=_tiff_exif(image.getexif()))
 
 
 def _is_picture(page: Any) -> bool:
@@ -374,7 +416,7 @@ def _is_picture(page: Any) -> bool:
 
 
 def _tiff_pixels(page: Any) -> NDArray[Any]:
-    """A gray or RGB page as (H, W, 1 to 4), with alpha where it has one; uint8, uint16 or float32."""
+    """Return a gray or RGB page as (H, W, 1 to 4), with alpha if it has any; uint8, uint16 or float32."""
     array: NDArray[Any] = page.asarray()
     if page.axes.startswith("S"):
         array = np.moveaxis(array, 0, -1)
@@ -388,29 +430,17 @@ def _tiff_pixels(page: Any) -> NDArray[Any]:
         array = np.concatenate((top - array[..., :1], array[..., 1:]), axis=-1).astype(array.dtype)
     if alpha_kind == 1:
         array = _unmultiplied(array)
-    # Of native byte order, and single precision at most.
+    # Native byte order, and single precision at most.
     return array.astype("float32" if array.dtype.kind == "f" else array.dtype.name)
 
 
 def _top(dtype: np.dtype[Any]) -> float:
-    """The level of full light."""
+    """Return the level of white."""
     return 1 if dtype.kind == "f" else int(np.iinfo(dtype).max)
 
 
-def _tiff_tags(data: bytes, page: Any) -> Image.Exif:
-    tags = Image.Exif()
-    if page.parent.is_bigtiff or page.index:
-        # Pillow reads no 8-byte offsets, and first pages only: the texts and the orientation are kept.
-        for tag in metadata.DESCRIPTIVE_TAGS:
-            if tag in page.tags:
-                tags[tag] = page.tags[tag].value
-    else:
-        tags.load(data)
-    return tags
-
-
 def _unmultiplied(array: NDArray[Any]) -> NDArray[Any]:
-    """Colours that were stored times their alpha, divided by it."""
+    """Divide colours that were stored multiplied by their alpha."""
     top = _top(array.dtype)
     alpha = array[..., -1:].astype(np.float64) / top
     colour = np.divide(array[..., :-1], alpha, out=np.zeros(array[..., :-1].shape), where=alpha > 0)
@@ -419,9 +449,20 @@ def _unmultiplied(array: NDArray[Any]) -> NDArray[Any]:
     return np.concatenate((np.clip(colour, 0, top).astype(array.dtype), array[..., -1:]), axis=-1)
 
 
+def _tiff_tags(data: bytes, page: Any) -> Image.Exif:
+    tags = Image.Exif()
+    if page.parent.is_bigtiff or page.index:
+        # Pillow reads only 4-byte offsets and only first pages; otherwise just these tags are kept.
+        for tag in DESCRIPTIVE_TAGS:
+            if tag in page.tags:
+                tags[tag] = page.tags[tag].value
+    else:
+        tags.load(data)
+    return tags
+
+
 def _tiff_exif(tags: Image.Exif) -> bytes | None:
     try:
-        return metadata.descriptive_exif(tags)
-    except metadata.BadExifError:
-        # Not empty, so that the check of EXIF blocks reports it.
-        return b"?"
+        return descriptive_exif(tags)
+    except BadExifError:
+        return _DAMAGED_EXIF

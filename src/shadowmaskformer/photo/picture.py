@@ -1,4 +1,4 @@
-"""A photograph in memory: its pixels, and all that its file said beside them."""
+"""A photograph in memory: its pixels and its metadata."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ class Metadata:
     """What travels with the pixels from the input file to the output file.
 
     Attributes:
-        exif: EXIF block (a small TIFF, without the `Exif\\0\\0` prefix), orientation already reset to 1.
-        icc: ICC profile that the pixels are in; None means sRGB.
+        exif: EXIF block (a small TIFF, without the `Exif\\0\\0` prefix). In a `Photo` its orientation is 1.
+        icc: ICC profile of the pixels; None means sRGB.
         xmp: XMP packet.
         dpi: horizontal and vertical resolution.
-        jpeg_quality: estimate of the source's quality, 1 to 100; None when the source was no JPEG.
-        jpeg_subsampling: Pillow's code of the source's chroma: 0 = 4:4:4, 1 = 4:2:2, 2 = 4:2:0.
-        jpeg_tables: the source's quantisation tables, 64 steps each; empty when the source was no JPEG.
-        lossless: True when the source was a WebP without loss.
-        blocks: what else describes the picture in its own format, ready to be put into a file of that format: a JPEG's
-            comment and IPTC (caption, copyright), a PNG's texts and the meaning of its colours.
+        jpeg_quality: estimated quality of a JPEG source, 1 to 100; None for other formats.
+        jpeg_subsampling: Pillow's code for the chroma of a JPEG source: 0 = 4:4:4, 1 = 4:2:2, 2 = 4:2:0.
+        jpeg_tables: quantisation tables of a JPEG source, 64 steps each; empty for other formats.
+        lossless: True for a lossless WebP source.
+        blocks: other descriptive blocks, encoded as the source's format stores them: a JPEG's comment and IPTC
+            (caption, copyright), a PNG's texts and colour chunks. Written only to a file of the same format.
     """
 
     exif: bytes | None = None
@@ -45,13 +45,14 @@ class Photo:
     """One upright picture.
 
     Attributes:
-        pixels: RGB, (H, W, 3), uint8, uint16 or float32 in [0, 1]; the file's own numbers.
+        pixels: RGB, (H, W, 3), uint8, uint16 or float32 in [0, 1]; the numbers in the file, unscaled.
         alpha: opacity, (H, W), same dtype, or None.
-        gray: the file held one channel; it is written back so.
-        format: Pillow's name of the file format: "JPEG", "PNG", ...
-        metadata: EXIF, ICC, resolution and the like.
-        warnings: one line each, for the user.
-        file: the file that it was read from, as long as nothing of it was changed.
+        gray: True when the file has one channel; it is written back with one.
+        format: a key of `FORMATS`: "JPEG", "PNG", ...
+        metadata: EXIF, ICC, resolution and so on.
+        warnings: lines for the user; each names the photo.
+        file: the bytes that were read, while the photo is unchanged.
+        name: what messages call the photo, usually its path.
     """
 
     pixels: NDArray[Any]
@@ -61,6 +62,7 @@ class Photo:
     metadata: Metadata = field(default_factory=Metadata)
     warnings: tuple[str, ...] = ()
     file: bytes | None = field(default=None, repr=False)
+    name: str = "photo"
 
     def __post_init__(self) -> None:
         """Refuse arrays that no file could hold."""
@@ -70,29 +72,29 @@ class Photo:
         ):
             raise ArrayError(
                 f"alpha is {self.alpha.shape} {self.alpha.dtype}; expected {self.pixels.shape[:2]} "
-                f"{self.pixels.dtype}, as the pixels"
+                f"{self.pixels.dtype}, like the pixels"
             )
 
     @property
     def height(self) -> int:
-        """Rows."""
+        """Number of rows."""
         return int(self.pixels.shape[0])
 
     @property
     def width(self) -> int:
-        """Columns."""
+        """Number of columns."""
         return int(self.pixels.shape[1])
 
     def as_float(self) -> NDArray[np.float32]:
-        """The pixels as float32 RGB, (H, W, 3), [0, 1]."""
+        """Return the pixels as float32 RGB, (H, W, 3), [0, 1]."""
         return to_float(self.pixels)
 
     def with_pixels(self, restored: NDArray[Any]) -> Photo:
-        """The same photo with other pixels of the same size.
+        """Return the same photo with other pixels of the same size.
 
         Args:
-            restored: RGB, (H, W, 3): either of the photo's own dtype, or float in any range, which is
-                clamped to [0, 1] and rounded to the photo's depth.
+            restored: RGB, (H, W, 3). Either the photo's own dtype, or floats of any range, which are clamped to
+                [0, 1] and rounded to the photo's depth.
         """
         if restored.shape != self.pixels.shape:
             raise ArrayError(f"new pixels are {restored.shape}; expected {self.pixels.shape}")

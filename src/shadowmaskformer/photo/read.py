@@ -1,4 +1,4 @@
-"""Files, bytes and Pillow images to `Photo` and masks, and back: the one door between disk and arrays."""
+"""From files, bytes and Pillow images to a `Photo`."""
 
 from __future__ import annotations
 
@@ -13,45 +13,29 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from shadowmaskformer.arrays import check_levels
-from shadowmaskformer.errors import ImageReadError, ImageTooLargeError, NotAnImageError
-from shadowmaskformer.files import check_output, shown, write_atomically
-from shadowmaskformer.photo import decode as decoding
-from shadowmaskformer.photo import exif as metadata
-from shadowmaskformer.photo.decode import Stored
-from shadowmaskformer.photo.encode import (
-    EXTENSIONS,
-    encode_photo,
-    encoding_losses,
-    file_of,
-    format_from_name,
-    format_from_path,
+from shadowmaskformer.errors import ImageReadError, ImageTooLargeError, NotAnImageError, ShadowMaskFormerError
+from shadowmaskformer.files import shown
+from shadowmaskformer.photo.blocks import DECODER_ERRORS, icc_colour_space
+from shadowmaskformer.photo.decode import Reading, Stored, camera_raw, from_pillow
+from shadowmaskformer.photo.exif import BadExifError, ExifBlock, upright_xmp
+from shadowmaskformer.photo.formats import (
+    FORMATS,
+    RAW_ENDINGS,
+    SNIFFED_BYTES,
+    Format,
+    describe_other,
+    format_of_path,
+    listed,
+    sniff,
 )
-from shadowmaskformer.photo.picture import Metadata, Photo
-
-__all__ = [
-    "MAX_PIXELS",
-    "ImageSource",
-    "Metadata",
-    "Photo",
-    "check_output",
-    "encode_photo",
-    "encoding_losses",
-    "file_of",
-    "format_from_name",
-    "format_from_path",
-    "local_path",
-    "read_photo",
-    "shown",
-    "write_atomically",
-]
+from shadowmaskformer.photo.picture import Photo
 
 ImageSource = str | os.PathLike[str] | bytes | bytearray | memoryview | BinaryIO | Image.Image
 
-# Where Pillow itself refuses by default. Its global is never changed: other code may rely on it.
+# Pillow's own default. Its global is never changed, because other code may rely on it.
 MAX_PIXELS = 178_956_970
 
-_RAW_EXTENSIONS = {".arw", ".cr2", ".cr3", ".dng", ".nef", ".nrw", ".orf", ".pef", ".raf", ".rw2", ".srw"}
-_COLOUR_SPACES = {True: "GRAY", False: "RGB"}
+_BYTES = "the given bytes"
 
 
 def read_photo(
@@ -60,189 +44,205 @@ def read_photo(
     max_pixels: int = MAX_PIXELS,
     frame: int | None = None,
     drop_metadata: bool = False,
+    name: str | None = None,
 ) -> Photo:
-    """Read one picture, upright, with its own depth and all that its file says about it.
+    """Read one picture, upright, with its own depth and its metadata.
 
     Args:
         source: path of a regular file, its bytes, a binary file object (read to its end, left open), or a
-            Pillow image (left as it is).
+            Pillow image (left unchanged).
         max_pixels: larger pictures are refused from their header.
         frame: which picture of an animated or multi-page file, 0 = first; None refuses such files.
-        drop_metadata: leave out EXIF, XMP, texts and resolution; the orientation is still applied, the profile kept.
+        drop_metadata: leave out EXIF, XMP, texts and resolution. The orientation is still applied and the colour
+            profile kept.
+        name: what messages call the picture; None takes its path.
 
     Raises:
         ImageReadError: missing, not a regular file, or damaged.
-        NotAnImageError: not of a format we read, or of several frames and none chosen.
+        NotAnImageError: an unknown format, or several frames and none chosen.
         ImageTooLargeError: more than `max_pixels`, or than memory holds.
         ArrayError: a float picture with NaN, infinite or out-of-range values.
         MissingExtraError: HEIC without the `heif` extra.
     """
-    return read_any(source, max_pixels, frame, drop_metadata=drop_metadata)
+    return _read(source, Reading(name or name_of(source), max_pixels, frame, drop_metadata=drop_metadata))
 
 
-def read_any(
-    source: ImageSource, max_pixels: int, frame: int | None, *, drop_metadata: bool, drop_profile: bool = False
-) -> Photo:
-    name = name_of(source)
-    try:
-        if isinstance(source, Image.Image):
-            photo = _photo(_stored_from_pillow(source, name, max_pixels), name)
-        else:
-            data = _bytes_of(source, name)
-            stored = decoding.decode(
-                data, name, max_pixels=max_pixels, frame=frame, drop_metadata=drop_metadata, drop_profile=drop_profile
-            )
-            _check_extension(source, stored, name)
-            photo = _photo(stored, name)
-            if not drop_metadata and frame is None:
-                photo = replace(photo, file=data)
-    except MemoryError as error:
-        raise ImageTooLargeError(f"{name}: does not fit in memory; scale it down first") from error
-    if drop_metadata:
-        # How the source was compressed says nothing about anybody, and the output should match it; without the
-        # colour profile it would look different. Of the blocks, a PNG's texts were not read.
-        blocks = photo.metadata.blocks if photo.format == "PNG" else b""
-        photo = replace(photo, metadata=replace(photo.metadata, exif=None, xmp=None, dpi=None, blocks=blocks))
-    return photo
-
-
-def local_path(source: str | os.PathLike[str]) -> str | os.PathLike[str]:
-    """Refuse addresses: nothing here reaches for the network."""
-    if isinstance(source, str) and "://" in source[:12]:
-        raise ImageReadError(f"{shown(source)}: addresses are not fetched; download the picture first")
-    return source
+def read_plain(source: ImageSource, *, max_pixels: int = MAX_PIXELS, name: str | None = None) -> Photo:
+    """Read one picture for its numbers alone, as masks need it: no metadata, no colour profile, no frames."""
+    return _read(source, Reading(name or name_of(source), max_pixels, drop_metadata=True, as_mask=True))
 
 
 def name_of(source: ImageSource) -> str:
-    """What messages call the source."""
+    """Return what messages call the source."""
     if isinstance(source, (str, os.PathLike)):
         return shown(source)
-    if isinstance(source, Image.Image):
-        return "the given image"
-    return "the given bytes" if isinstance(source, (bytes, bytearray, memoryview)) else "the given file object"
-
-
-def _bytes_of(source: str | os.PathLike[str] | bytes | bytearray | memoryview | BinaryIO, name: str) -> bytes:
     if isinstance(source, (bytes, bytearray, memoryview)):
-        return bytes(source)
-    if not isinstance(source, (str, os.PathLike)):
-        data: Any = source.read()
-        if not isinstance(data, bytes):
-            raise ImageReadError(f"{name}: gives {type(data).__name__}, expected bytes; open it in mode 'rb'")
-        return data
-    if Path(local_path(source)).suffix.lower() in _RAW_EXTENSIONS:
-        raise NotAnImageError(f"{name}: a camera's raw file; develop it to TIFF or JPEG first")
+        return _BYTES
+    is_image = isinstance(source, Image.Image)
+    # Pillow images and file objects remember the path that they were opened from.
+    path = getattr(source, "filename" if is_image else "name", None)
+    if isinstance(path, str) and path:
+        return shown(path)
+    return "the given image" if is_image else "the given file object"
+
+
+def local_path(source: str | os.PathLike[str]) -> str | os.PathLike[str]:
+    """Return the path; raise ImageReadError for a URL, because nothing here uses the network."""
+    if isinstance(source, str) and "://" in source[:12]:
+        raise ImageReadError(f"{shown(source)}: URLs are not fetched", "download the picture first")
+    return source
+
+
+def _read(source: ImageSource, reading: Reading) -> Photo:
     try:
-        return _read_regular_file(source, name)
+        if isinstance(source, Image.Image):
+            # Pillow calls a phone's multi-picture JPEG MPO.
+            format = "JPEG" if source.format == "MPO" else source.format or "PNG"
+            return _upright(from_pillow(source, reading), format if format in FORMATS else "PNG", reading)
+        data, format = _load(source, reading.name)
+        stored = _decoded(data, format, reading)
+        if isinstance(source, (str, os.PathLike)):
+            expected = format_of_path(source)
+            if expected not in (None, format):
+                stored = stored.with_warning(
+                    f"{reading.name}: named like {expected.label} but holds {format.label}; read by its content"
+                )
+        photo = _upright(stored, format.name, reading)
+        return photo if reading.drop_metadata or reading.frame is not None else replace(photo, file=data)
+    except MemoryError as error:
+        raise ImageTooLargeError(f"{reading.name}: does not fit in memory", "scale it down first") from error
+
+
+def _load(
+    source: str | os.PathLike[str] | bytes | bytearray | memoryview | BinaryIO, name: str
+) -> tuple[bytes, Format]:
+    """Return the source's bytes and their format."""
+    if isinstance(source, (str, os.PathLike)):
+        return _load_path(source, name)
+    in_memory = isinstance(source, (bytes, bytearray, memoryview))
+    data = bytes(source) if in_memory else _read_file_object(source, name)
+    return data, _recognised(data, name)
+
+
+def _read_file_object(file: BinaryIO, name: str) -> bytes:
+    try:
+        data: Any = file.read()
+    except (OSError, ValueError) as error:
+        # A closed file raises ValueError.
+        raise ImageReadError(f"{name}: cannot be read ({error})", "open it again") from error
+    if not isinstance(data, bytes):
+        raise ImageReadError(f"{name}: returns {type(data).__name__}, not bytes", "open it in mode 'rb'")
+    return data
+
+
+def _load_path(path: str | os.PathLike[str], name: str) -> tuple[bytes, Format]:
+    if Path(local_path(path)).suffix.lower() in RAW_ENDINGS:
+        raise camera_raw(name)
+    try:
+        # Non-blocking, and checked after opening: a FIFO must not block, nor replace the file after the check.
+        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+        kind = os.fstat(descriptor).st_mode
+        if not stat.S_ISREG(kind):
+            os.close(descriptor)
+            what = "a folder" if stat.S_ISDIR(kind) else "not a regular file"
+            raise ImageReadError(f"{name}: {what}", "give the path of a picture")
+        with os.fdopen(descriptor, "rb") as file:
+            # Recognised from its start, so that a film of 50 GB is not read only to be refused.
+            start = file.read(SNIFFED_BYTES)
+            format = _recognised(start, name)
+            return start + file.read(), format
     except FileNotFoundError as error:
         raise ImageReadError(f"{name}: no such file") from error
-    except ValueError as error:
-        raise ImageReadError(f"{name}: not a possible file name ({error})") from error
     except OSError as error:
         raise ImageReadError(f"{name}: cannot be read ({error.strerror or error})") from error
+    except ValueError as error:
+        raise ImageReadError(f"{name}: not a valid file name ({error})") from error
 
 
-def _read_regular_file(path: str | os.PathLike[str], name: str) -> bytes:
-    # Non-blocking, and typed after opening: a FIFO must neither hang us nor slip in between check and read.
-    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
-    kind = os.fstat(descriptor).st_mode
-    if not stat.S_ISREG(kind):
-        os.close(descriptor)
-        what = "a folder" if stat.S_ISDIR(kind) else "not a regular file"
-        raise ImageReadError(f"{name}: {what}; give the path of a picture")
-    with os.fdopen(descriptor, "rb") as file:
-        start = file.read(512)
-        # Told from its start, so that a film of 50 GB is not read to learn that it is no picture.
-        if decoding.sniff(start) is None:
-            raise decoding.refuse(start, name)
-        return start + file.read()
+def _recognised(start: bytes, name: str) -> Format:
+    format = sniff(start)
+    if format is not None:
+        return format
+    if not start:
+        raise NotAnImageError(f"{name} {'are' if name == _BYTES else 'is'} empty")
+    raise NotAnImageError(f"{name}: not a picture ({describe_other(start)}); expected {listed(FORMATS.values())}")
 
 
-def _check_extension(source: object, stored: Stored, name: str) -> None:
-    if not isinstance(source, (str, os.PathLike)):
-        return
-    expected = EXTENSIONS.get(Path(source).suffix.lower())
-    if expected not in (None, stored.format):
-        stored.warnings.append(f"{name}: named like {expected} but holds {stored.format}; read by its content")
-
-
-def _stored_from_pillow(image: Image.Image, name: str, max_pixels: int) -> Stored:
-    decoding.check_size(*image.size, name, max_pixels)
-    warnings: list[str] = []
+def _decoded(data: bytes, format: Format, reading: Reading) -> Stored:
     try:
-        image.load()
-        # A shallow copy, because colour conversion takes the profile out of `info`.
-        view = image.copy() if image.mode in ("CMYK", "LAB") else image
-        array = decoding.pixels_of(view, name, warnings)
-        exif = decoding.exif_of_info(image.info)
-        if exif is None and len(tags := image.getexif()):
-            exif = metadata.descriptive_exif(tags)
-    except metadata.DECODER_ERRORS as error:
-        raise ImageReadError(f"{name}: cannot be decoded ({error}); open it again") from error
-    stored = Stored(image.format or "PNG", array, dict(view.info), exif, warnings=warnings)
-    if stored.format == "MPO":
-        stored.format = "JPEG"
-    if stored.format == "JPEG":
-        decoding.note_jpeg(image, stored, name)
-    return stored
+        return format.decode(data, reading)
+    except ShadowMaskFormerError:
+        raise
+    except Image.DecompressionBombError as error:
+        raise ImageTooLargeError(f"{reading.name}: too many pixels ({error})", "scale it down first") from error
+    except DECODER_ERRORS as error:
+        raise ImageReadError(
+            f"{reading.name}: damaged or incomplete {format.label} ({error})", "copy it again"
+        ) from error
 
 
-def _photo(stored: Stored, name: str) -> Photo:
-    """Split, turn upright and check what was decoded."""
-    warnings = stored.warnings
-    array = stored.array
-    if array.dtype.kind == "f":
-        check_levels(array, name)
-    orientation, exif = 1, stored.exif
-    if exif is not None:
-        try:
-            orientation = metadata.exif_orientation(exif)
-        except metadata.BadExifError as error:
-            warnings.append(f"{name}: EXIF left out because it is damaged ({error}); pixels taken as stored")
-            exif = None
-    array = np.ascontiguousarray(_turned(array, orientation))
+def _upright(stored: Stored, format: str, reading: Reading) -> Photo:
+    """Turn a decoded picture upright, split off its alpha and check its metadata."""
+    name, about, warnings = reading.name, stored.metadata, [*stored.warnings]
+    if stored.array.dtype.kind == "f":
+        check_levels(stored.array, name)
+    exif, orientation = _checked_exif(about.exif, name, warnings)
+    array = np.ascontiguousarray(_turned(stored.array, orientation))
     if array.ndim == 2:
         array = array[..., None]
-    channels = array.shape[2]
-    gray = channels < 3
-    alpha = np.ascontiguousarray(array[..., -1]) if channels in (2, 4) else None
+    gray = array.shape[2] < 3
+    alpha = np.ascontiguousarray(array[..., -1]) if array.shape[2] in (2, 4) else None
     pixels = np.repeat(array[..., :1], 3, axis=2) if gray else np.ascontiguousarray(array[..., :3])
-
-    icc = stored.info.get("icc_profile") or None
-    if icc is not None:
-        space = metadata.icc_colour_space(icc)
-        if space != _COLOUR_SPACES[gray]:
-            why = "is damaged" if space is None else f"is for {space}, the pixels are {_COLOUR_SPACES[gray]}"
-            warnings.append(f"{name}: colour profile left out because it {why}; taken as sRGB")
-            icc = None
-    xmp = stored.info.get("xmp")
-    if isinstance(xmp, str):
-        xmp = xmp.encode()
-    if xmp and orientation != 1:
-        xmp = metadata.upright_xmp(xmp)
-    dpi = metadata.resolution(stored.info)
+    if reading.drop_metadata:
+        # Compression details are kept: they reveal nothing, and the output should match the source.
+        about = replace(about, xmp=None, dpi=None)
     return Photo(
         pixels=pixels,
         alpha=alpha,
         gray=gray,
-        format=stored.format,
-        metadata=Metadata(
-            exif=metadata.upright_exif(exif, *pixels.shape[:2]) if exif else None,
-            icc=icc,
-            xmp=xmp or None,
-            dpi=(dpi[1], dpi[0]) if dpi and orientation > 4 else dpi,
-            jpeg_quality=stored.jpeg_quality,
-            jpeg_subsampling=stored.jpeg_subsampling,
-            jpeg_tables=stored.jpeg_tables,
-            lossless=stored.lossless,
-            blocks=stored.blocks,
+        format=format,
+        metadata=replace(
+            about,
+            exif=exif.upright(*pixels.shape[:2]) if exif and not reading.drop_metadata else None,
+            icc=None if reading.as_mask else _checked_icc(about.icc, gray, name, warnings),
+            xmp=upright_xmp(about.xmp) if about.xmp and orientation != 1 else about.xmp,
+            dpi=(about.dpi[1], about.dpi[0]) if about.dpi and orientation > 4 else about.dpi,
         ),
         warnings=tuple(warnings),
+        name=name,
     )
 
 
+def _checked_exif(exif: bytes | None, name: str, warnings: list[str]) -> tuple[ExifBlock | None, int]:
+    """Return the block, unless it is damaged, and the orientation to apply."""
+    if exif is None:
+        return None, 1
+    try:
+        block = ExifBlock(exif)
+        orientation = block.orientation
+    except BadExifError as error:
+        warnings.append(f"{name}: EXIF left out because it is damaged ({error}); the picture is not rotated")
+        return None, 1
+    if 1 <= orientation <= 8:
+        return block, orientation
+    warnings.append(f"{name}: EXIF orientation {orientation} does not exist; the picture is not rotated")
+    return block, 1
+
+
+def _checked_icc(icc: bytes | None, gray: bool, name: str, warnings: list[str]) -> bytes | None:
+    """Return the profile, or None if it is damaged or for other pixels."""
+    if icc is None:
+        return None
+    space, expected = icc_colour_space(icc), "GRAY" if gray else "RGB"
+    if space == expected:
+        return icc
+    why = "is damaged" if space is None else f"is for {space}, the pixels are {expected}"
+    warnings.append(f"{name}: colour profile left out because it {why}; taken as sRGB")
+    return None
+
+
 def _turned(array: NDArray[Any], orientation: int) -> NDArray[Any]:
-    """The array upright, given how EXIF says the camera was held (Exif 2.32, tag 274)."""
+    """Return the array upright, given its EXIF orientation (Exif 2.32, tag 274)."""
     if orientation > 4:
         array = array.swapaxes(0, 1)
     if orientation in (3, 4, 7, 8):

@@ -10,11 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from shadowmaskformer import masks
-from shadowmaskformer.arrays import Floats, check_levels, from_float, gray_levels
-from shadowmaskformer.errors import ArrayError, MaskError
-from shadowmaskformer.photo.exif import EXIF_PREFIX
-from shadowmaskformer.photo.picture import Photo
+from shadowmaskformer.arrays import check_levels, from_float, gray_levels
+from shadowmaskformer.errors import ArrayError
+from shadowmaskformer.photo import EXIF_PREFIX, Photo
 
 Restore = Callable[[Photo], Photo]
 
@@ -48,22 +46,6 @@ def restore_tensor(tensor: Any, restore: Restore) -> Any:
 def restore_pillow(image: Image.Image, photo: Photo, restore: Restore) -> Image.Image:
     """Restore a Pillow image, of which `photo` was read; it keeps its metadata."""
     return _pillow_like(image, restore(photo))
-
-
-def mask_levels(mask: Any, max_pixels: int) -> tuple[Floats, list[str]]:
-    """Return a mask of any kind as float32 (H, W) in [0, 1], and warnings."""
-    if mask is None:
-        raise MaskError("no mask", "mark the shadow in a picture of the photo's size, white on black, and pass it")
-    if isinstance(mask, np.ndarray):
-        return masks.interpret(mask)
-    if is_tensor(mask):
-        array = _tensor_array(mask)
-        if array.ndim not in (2, 3) or (array.ndim == 3 and array.shape[0] != 1):
-            raise ArrayError(f"mask is a tensor of shape {array.shape}", "give (height, width) or (1, height, width)")
-        return masks.interpret(array[0] if array.ndim == 3 else array)
-    if not (is_file(mask) or isinstance(mask, Image.Image)):
-        raise ArrayError(f"mask is a {type(mask).__name__}", "give a path, bytes, Pillow image, array or tensor")
-    return masks.read_mask(mask, max_pixels=max_pixels)
 
 
 def masks_of_batch(mask: Any, count: int) -> list[Any]:

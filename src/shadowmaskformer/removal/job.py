@@ -13,12 +13,18 @@ import numpy as np
 from PIL import Image
 
 from shadowmaskformer.arrays import Floats, average_down, from_float
-from shadowmaskformer.errors import ConfigError, ImageReadError, OutputError
+from shadowmaskformer.errors import ImageReadError
 from shadowmaskformer.files import shown
 from shadowmaskformer.light.correction import Correction
-from shadowmaskformer.photo.encode import encode_photo, encoding_losses, file_of, format_from_name
-from shadowmaskformer.photo.picture import Photo
-from shadowmaskformer.photo.read import ImageSource, read_photo
+from shadowmaskformer.photo import (
+    ImageSource,
+    Photo,
+    choose_format,
+    encode_photo,
+    encoding_losses,
+    file_of,
+    read_photo,
+)
 from shadowmaskformer.removal.options import Options, complete
 
 _COMPARE_HEIGHT, _COMPARE_WIDTH = 720, 20_000  # pixels of one picture of three
@@ -95,24 +101,10 @@ def remove_file(
     photo = read_photo(
         source, max_pixels=chosen["max_pixels"], frame=chosen["frame"], drop_metadata=chosen["drop_metadata"]
     )
+    format, notes = choose_format(photo.format, path=name, wanted=chosen["format"])
     removal = restore(photo)
-    wanted = chosen["format"] or (Path(name).suffix if name else "") or None
-    data = file_of(removal.after, format=wanted, quality=chosen["quality"])
-    return RemovedFile(data, removal, (*removal.warnings, *encoding_losses(removal.after, wanted)))
-
-
-def check_format(name: str | None, format: str | None) -> None:
-    """Refuse, before any work, a format or an ending that cannot be written.
-
-    Raises:
-        ConfigError: naming what can.
-    """
-    wanted = format or (Path(name).suffix if name else "")
-    if wanted:
-        try:
-            format_from_name(wanted)
-        except OutputError as error:
-            raise ConfigError(f"{'format' if format else shown(name or '')}: {error}") from error
+    data = file_of(removal.after, format=format, quality=chosen["quality"])
+    return RemovedFile(data, removal, (*removal.warnings, *notes, *encoding_losses(removal.after, format)))
 
 
 def default_output(source: Path, format: str | None = None) -> Path:

@@ -6,7 +6,8 @@ import math
 from typing import Any, TypedDict
 
 from shadowmaskformer.errors import ConfigError
-from shadowmaskformer.photo.read import MAX_PIXELS
+from shadowmaskformer.masks.shape import check_distance
+from shadowmaskformer.photo import MAX_PIXELS
 
 
 class Options(TypedDict, total=False):
@@ -48,8 +49,6 @@ DEFAULTS: Options = {
 }
 
 _RANGES: dict[str, tuple[float, float, str]] = {
-    "grow_px": (-10_000, 10_000, "whole pixels"),
-    "feather_px": (0, 10_000, "pixels"),
     "max_pixels": (1, math.inf, "pixels"),
     "frame": (0, math.inf, "a whole number"),
     "quality": (1, 100, "a whole number"),
@@ -65,15 +64,15 @@ def complete(options: Options) -> Options:
     for name, value in options.items():
         if name not in DEFAULTS:
             raise ConfigError(f"there is no option {name!r}", f"choose from {', '.join(DEFAULTS)}")
-        if name in _RANGES and value is not None:
+        if name in ("grow_px", "feather_px") and value is not None:
+            check_distance(value, name, shrinks=name == "grow_px")
+        elif name in _RANGES and value is not None:
             _check(name, value)
     return {**DEFAULTS, **options}
 
 
 def _check(name: str, value: Any) -> None:
     low, high, unit = _RANGES[name]
-    kinds = (int, float) if name == "feather_px" else (int,)
-    # NaN is in no range.
-    if isinstance(value, bool) or not isinstance(value, kinds) or not low <= value <= high:
+    if type(value) is not int or not low <= value <= high:
         upto = f"at least {low:g}" if high == math.inf else f"{low:g} to {high:g}"
         raise ConfigError(f"{name} is {value!r}", f"give {{{name}}} as {unit}, {upto}")

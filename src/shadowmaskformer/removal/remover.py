@@ -22,8 +22,7 @@ from shadowmaskformer.files import check_output, write_atomically
 from shadowmaskformer.light.correction import Correction
 from shadowmaskformer.light.fullsize import Restoration
 from shadowmaskformer.light.relight import measure
-from shadowmaskformer.photo.picture import Photo
-from shadowmaskformer.photo.read import ImageSource, local_path, name_of, read_photo
+from shadowmaskformer.photo import ImageSource, Photo, local_path, name_of, read_photo
 from shadowmaskformer.removal import adapters
 from shadowmaskformer.removal.job import Removal, RemovedFile, output_path, remove_file
 from shadowmaskformer.removal.options import Options, complete
@@ -232,15 +231,16 @@ class ShadowRemover:
     def remove_from_photo(self, photo: Photo, mask: Any, **options: Unpack[Options]) -> Removal:
         """Remove the shadow from a photo that was read before, and say what happened."""
         chosen = complete(options)
-        levels, notes = adapters.mask_levels(mask, chosen["max_pixels"])
-        if chosen["invert_mask"]:
-            levels = masks.invert(levels)
-        levels, faint = masks.strengthen(masks.snap(levels))
-        levels, resized = masks.fit(levels, photo.height, photo.width)
-        if grow_px := chosen["grow_px"]:
-            levels = masks.grow(levels, grow_px) if grow_px > 0 else masks.shrink(levels, -grow_px)
+        marked, notes = masks.prepare(
+            mask,
+            photo.height,
+            photo.width,
+            invert_mask=chosen["invert_mask"],
+            grow_px=chosen["grow_px"],
+            max_pixels=chosen["max_pixels"],
+        )
         try:
-            return self._remove(photo, levels, chosen, [*photo.warnings, *notes, *filter(None, (faint, resized))])
+            return self._remove(photo, marked, chosen, [*photo.warnings, *notes])
         except MemoryError as error:
             size = f"{photo.width}x{photo.height}"
             raise ImageTooLargeError(f"{size} pixels do not fit in memory", "scale the photo down first") from error
@@ -248,7 +248,7 @@ class ShadowRemover:
     def _remove(self, photo: Photo, mask: Floats, chosen: Options, notes: list[str]) -> Removal:
         size = fit_pixels(photo.height, photo.width, self.working_pixels)
         small, marked = average_down(photo.pixels, *size), average_down(mask, *size)
-        notes += masks.describe(marked, small)
+        notes += masks.describe(marked, small, name=photo.name)
         if not mask.any():
             return Removal(photo, photo, mask, None, tuple(notes))
         found = self.find(small, marked)

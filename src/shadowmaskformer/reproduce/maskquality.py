@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from shadowmaskformer import data, masks, metrics
 from shadowmaskformer.evaluate.methods import MaskSource, Sample
-from shadowmaskformer.photo import read as imageio
-from shadowmaskformer.photo.picture import Photo
+from shadowmaskformer.files import write_atomically
+from shadowmaskformer.photo import Photo, encode_photo
 
 PAPER_LEVELS = (0.61, 1.29, 1.82, 2.85, 3.36, 4.39)
 """Balance error rates (%) of the paper's mask-quality table."""
@@ -78,7 +78,7 @@ def write_damaged(triplets: Iterable[data.Triplet], source: MaskSource, ber: flo
         damaged = damage(truth, ber, rng)
         if not path.exists():
             pixels = np.repeat(damaged[..., None], 3, axis=2)
-            imageio.write_atomically(path, imageio.encode_photo(Photo(pixels, gray=True)))
+            write_atomically(path, encode_photo(Photo(pixels, gray=True)))
         rates.append(metrics.balance_error_rate(damaged / 255, (truth > 127).astype(np.float64)))
     known = [rate for rate in rates if np.isfinite(rate)]
     return float(np.mean(known)) if known else 0.0

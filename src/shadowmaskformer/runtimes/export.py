@@ -21,7 +21,7 @@ from shadowmaskformer import masks as mask_room
 from shadowmaskformer.errors import ConfigError, MissingExtraError, OutputError, WeightsError
 from shadowmaskformer.light.relight import start_light
 from shadowmaskformer.network.embedding import embedding_of
-from shadowmaskformer.photo import read as imageio
+from shadowmaskformer.photo import read_photo
 from shadowmaskformer.runtimes import Floats
 from shadowmaskformer.runtimes.exported import CONFIG_KEY, OUTPUTS, SUFFIXES, config_to_text, input_names
 
@@ -255,7 +255,7 @@ def _prove(model: ShadowMaskFormer, to: str, run: Callable[[Arrays], Floats]) ->
 def _pieces(model: ShadowMaskFormer, batch: int, height: int, width: int) -> Arrays:
     """Network inputs of that shape: pieces of the demo photograph, down its middle, across its shadow's edge."""
     assets = Path(__file__).parents[1] / "assets"
-    whole = imageio.read_photo(assets / "demo-photo.jpg").as_float()
+    whole = read_photo(assets / "demo-photo.jpg").as_float()
     marked, _ = mask_room.read_mask(assets / "demo-mask.png")
     top, left = (whole.shape[0] - height) // 2, (whole.shape[1] - width) // 2
     rows = [slice(top + 7 * i, top + 7 * i + height) for i in range(batch)]

@@ -4,6 +4,7 @@ import io
 import struct
 import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,27 +15,14 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from PIL import Image, ImageCms
 
-from shadowmaskformer.errors import ArrayError, MissingExtraError, OutputError
-from shadowmaskformer.photo.exif import jpeg_blocks, png_chunk, png_chunks
-from shadowmaskformer.photo.read import (
-    Metadata,
-    Photo,
-    encode_photo,
-    encoding_losses,
-    format_from_path,
-    read_photo,
-)
+from pictures import SIZE, picture
+from shadowmaskformer.errors import ArrayError, ConfigError, MissingExtraError, OutputError
+from shadowmaskformer.photo import Metadata, Photo, choose_format, encode_photo, encoding_losses, read_photo
+from shadowmaskformer.photo.blocks import jpeg_blocks, png_chunk, png_chunks
 
-SIZE = (32, 48)
 FORMATS = ["JPEG", "PNG", "WEBP", "TIFF", "BMP", "AVIF", "HEIF"]
 XMP = b'<x:xmpmeta xmlns:x="adobe:ns:meta/">a note</x:xmpmeta>'
 SRGB = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
-
-
-def picture(channels: int = 3) -> NDArray[np.uint8]:
-    y, x = np.mgrid[: SIZE[0], : SIZE[1]]
-    planes = [120 + 90 * np.sin(y / 9 + c) * np.cos(x / 13 - c) for c in range(channels)]
-    return np.stack(planes, axis=2).astype(np.uint8)
 
 
 def levels(dtype: Any, channels: int = 3) -> NDArray[Any]:
@@ -75,14 +63,6 @@ def full_photo(dtype: Any = np.uint8, *, gray: bool = False, alpha: bool = False
         gray=gray,
         metadata=Metadata(exif=camera_exif(), icc=None if gray else SRGB, xmp=XMP, dpi=(300, 300)),
     )
-
-
-@pytest.mark.parametrize(
-    ("name", "format"),
-    [("a.jpg", "JPEG"), ("a.JPEG", "JPEG"), ("b/a.tif", "TIFF"), ("a.heic", "HEIF"), ("a", None), ("a.txt", None)],
-)
-def test_the_format_follows_the_file_name(name: str, format: str | None) -> None:
-    assert format_from_path(name) == format
 
 
 # Round trips
@@ -294,7 +274,7 @@ def test_a_given_quality_is_used() -> None:
 
 @pytest.mark.parametrize("quality", [0, 101, -5])
 def test_an_impossible_quality_is_refused(quality: int) -> None:
-    with pytest.raises(OutputError, match="1 to 100"):
+    with pytest.raises(ConfigError, match="1 to 100"):
         encode_photo(full_photo(), format="JPEG", quality=quality)
 
 
@@ -354,6 +334,7 @@ def test_exif_too_long_for_jpeg_warns_and_is_left_out() -> None:
 
 
 @pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.filterwarnings("ignore::UserWarning:PIL")  # Pillow reports the damage in its own way
 def test_exif_with_a_damaged_part_is_copied_or_left_out_but_never_stops_the_photo(format: str) -> None:
     if format == "HEIF":
         pytest.importorskip("pillow_heif")
@@ -377,9 +358,9 @@ def test_what_an_encoder_refuses_is_our_error(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_bmp_warns_about_exif_and_profile() -> None:
-    lines = encoding_losses(full_photo(), "BMP")
+    lines = encoding_losses(replace(full_photo(), name="beach.png"), "BMP")
     assert len(lines) == 3
-    assert all(line.startswith("BMP cannot hold this") for line in lines)
+    assert all(line.startswith("beach.png: BMP cannot store this") for line in lines)
 
 
 def test_a_gif_comes_back_as_png() -> None:
@@ -388,8 +369,42 @@ def test_a_gif_comes_back_as_png() -> None:
 
 @pytest.mark.parametrize("format", ["GIF", "PSD", "", "../x"])
 def test_an_unknown_format_is_refused_with_the_known_ones(format: str) -> None:
-    with pytest.raises(OutputError, match="JPEG, PNG, WEBP, TIFF"):
+    with pytest.raises(ConfigError, match="JPEG, PNG, WebP, TIFF"):
         encode_photo(full_photo(), format=format)
+
+
+@pytest.mark.parametrize(
+    ("own", "path", "wanted", "chosen"),
+    [
+        ("JPEG", None, None, "JPEG"),
+        ("JPEG", "folder/result", None, "JPEG"),
+        ("TIFF", "v1.2/result", None, "TIFF"),
+        ("GIF", "result", None, "PNG"),
+        ("JPEG", "result.PNG", None, "PNG"),
+        ("JPEG", None, "webp", "WEBP"),
+        ("JPEG", "result", "webp", "WEBP"),
+        ("PNG", "result.jpeg", "jpg", "JPEG"),
+    ],
+)
+def test_the_format_is_the_wanted_one_or_that_of_the_name_or_the_photos_own(
+    own: str, path: str | None, wanted: str | None, chosen: str
+) -> None:
+    format, notices = choose_format(own, path=path, wanted=wanted)
+    assert (format.name, notices) == (chosen, [])
+
+
+def test_a_format_that_contradicts_the_name_is_used_with_a_warning() -> None:
+    format, (notice,) = choose_format("PNG", path="x.png", wanted="jpg")
+    assert format.name == "JPEG"
+    assert notice.said("command") == (
+        "x.png: is written as JPEG, but its name ends in .png; use .jpg, or leave --format out"
+    )
+
+
+@pytest.mark.parametrize("name", ["out.gif", "out.txt", "out.psd"])
+def test_a_name_that_cannot_be_written_is_refused_with_what_can(name: str) -> None:
+    with pytest.raises(ConfigError, match=rf"out.*: cannot write \{Path(name).suffix} files; choose JPEG, PNG"):
+        choose_format("PNG", path=name)
 
 
 @pytest.mark.parametrize("format", ["jpg", ".jpg", "jpeg", "Jpeg", "tif", "heic"])

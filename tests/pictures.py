@@ -1,9 +1,10 @@
-"""Synthetic pictures and their files, for the tests of `photo` and `masks`."""
+"""Synthetic pictures and their files, shared by several tests."""
 
 from __future__ import annotations
 
 import io
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -44,3 +45,10 @@ def exif_block(orientation: Any = 6) -> bytes:
 @cache  # the profile holds the second of its creation
 def srgb_profile() -> bytes:
     return ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
+
+
+def opened(path: Path) -> Image.Image:
+    """Return the picture, decoded, with its file closed: what is left open is an error in the tests."""
+    with Image.open(path) as image:
+        image.load()
+    return image

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from pictures import opened
 from shadowmaskformer.cli import main
 
 
@@ -39,7 +40,7 @@ def remove(folder: Path, *arguments: str | Path, photo: str = "photo.png", mask:
 
 def test_default_output_is_beside_the_photo(files: Path, capsys: pytest.CaptureFixture[str]):
     assert remove(files) == 0
-    assert Image.open(files / "photo-no-shadow.png").size == (48, 32)
+    assert opened(files / "photo-no-shadow.png").size == (48, 32)
     assert "photo-no-shadow.png" in capsys.readouterr().out
 
 
@@ -178,7 +179,7 @@ def test_output_over_the_input_is_refused(files: Path, capsys: pytest.CaptureFix
 
 def test_comparison_is_written_beside_the_result(files: Path):
     assert remove(files, "-o", files / "out.png", "--compare") == 0
-    assert Image.open(files / "out-compare.jpg").width > 3 * 48
+    assert opened(files / "out-compare.jpg").width > 3 * 48
 
 
 def test_json_is_one_line_for_machines(files: Path, capsys: pytest.CaptureFixture[str]):
@@ -200,9 +201,9 @@ def test_quiet_prints_nothing(files: Path, capsys: pytest.CaptureFixture[str]):
 
 def test_format_and_quality_are_followed(files: Path):
     assert remove(files, "-o", files / "out.jpg", "--quality", "60") == 0
-    assert Image.open(files / "out.jpg").format == "JPEG"
+    assert opened(files / "out.jpg").format == "JPEG"
     assert remove(files, "--format", "webp") == 0
-    assert Image.open(files / "photo-no-shadow.webp").format == "WEBP"
+    assert opened(files / "photo-no-shadow.webp").format == "WEBP"
 
 
 def test_pipe_in_and_out(files: Path):
@@ -230,7 +231,7 @@ def test_rotated_phone_photo_comes_back_upright_with_its_tags(files: Path, photo
     exif[0x010F] = "Maker"
     Image.fromarray(np.rot90(photo).copy()).save(files / "phone.jpg", exif=exif, quality=95)
     assert remove(files, "-o", files / "out.jpg", photo="phone.jpg") == 0
-    result = Image.open(files / "out.jpg")
+    result = opened(files / "out.jpg")
     assert result.size == (48, 32)
     assert result.getexif()[0x010F] == "Maker"
     assert result.getexif().get(0x0112, 1) == 1

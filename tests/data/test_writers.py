@@ -120,7 +120,8 @@ def test_photographs_in_folders_are_drawn_on_upright(tmp_path: Path) -> None:
     (tmp_path / "photos" / "rome").mkdir(parents=True)
     Image.fromarray(scene(0)).save(tmp_path / "photos" / "rome" / "a.jpg", exif=exif)
     assert write_synthetic(tmp_path / "photos", tmp_path / "photos" / "out", per_photo=1).written == 1
-    drawn = Image.open(tmp_path / "photos" / "out" / "train" / "gt" / "rome-a-1.png")
+    with Image.open(tmp_path / "photos" / "out" / "train" / "gt" / "rome-a-1.png") as drawn:
+        drawn.load()
     assert drawn.size == (48, 64)
     again = write_synthetic(tmp_path / "photos" / ".." / "photos", tmp_path / "photos" / "out", per_photo=1)
     assert (again.written, again.already_there) == (0, 1)

@@ -115,7 +115,8 @@ def test_gif_comes_back_as_png(relighter: ShadowRemover, photo: np.ndarray, mask
     Image.fromarray(photo).save(tmp_path / "photo.gif")
     result = relighter.remove(tmp_path / "photo.gif", mask)
     assert result == tmp_path / "photo-no-shadow.png"
-    assert Image.open(result).format == "PNG"
+    with Image.open(result) as image:
+        assert image.format == "PNG"
 
 
 def test_comparison_of_a_panorama_fits_a_jpeg(relighter: ShadowRemover):

@@ -59,7 +59,7 @@ class Journal:
         path = folder / LOG
         kept = [line for line in read_log(folder) if line["step"] <= resumed_at] if resumed_at else []
         write_atomically(path, "".join(json.dumps(line) + "\n" for line in kept).encode(), overwrite=True)
-        self._file = path.open("a", encoding="utf-8")
+        self._path = path
         self._board: Any = None
         try:
             from torch.utils.tensorboard import SummaryWriter
@@ -69,17 +69,16 @@ class Journal:
 
     def write(self, step: int, values: Mapping[str, float]) -> None:
         """Log `values` at `step`; what is not finite becomes null."""
-        # Line-wise flush: a killed run keeps all but the line in the making, and that is cut off on resume.
         known = {name: value if math.isfinite(value) else None for name, value in values.items()}
-        self._file.write(json.dumps({"step": step, **known}) + "\n")
-        self._file.flush()
+        # Opened for each line: a run that fails leaves no file open, and a killed one loses at most the last line.
+        with self._path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps({"step": step, **known}) + "\n")
         if self._board is not None:
             for name, value in values.items():
                 self._board.add_scalar(name, value, step)
 
     def close(self) -> None:
-        """Close the files."""
-        self._file.close()
+        """Close the board."""
         if self._board is not None:
             self._board.close()
 

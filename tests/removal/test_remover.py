@@ -246,10 +246,10 @@ def test_large_photos_are_corrected_at_the_working_size(tiny_weights: Path, phot
     big, big_mask = np.kron(photo, np.ones((4, 4, 1), np.uint8)), np.kron(mask, np.ones((4, 4), np.uint8))
     seen: list[tuple[int, ...]] = []
     remover = ShadowRemover(tiny_weights, working_pixels=32 * 48)
-    runtime = remover.runtime
-    assert runtime is not None
-    original = runtime.correct
-    runtime.correct = lambda p, m: (seen.append(p.shape), original(p, m))[1]  # type: ignore[method-assign]
+    session = remover.session
+    assert session is not None
+    original = session.run
+    session.run = lambda inputs: (seen.append(inputs["photo"].shape), original(inputs))[1]  # type: ignore[method-assign]
     assert remover.remove(big, big_mask).shape == big.shape
     assert seen == [(32, 48, 3)]
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import os
 import re
 import shutil
@@ -22,7 +23,8 @@ torch = pytest.importorskip("torch")
 from shadowmaskformer import train  # noqa: E402
 from shadowmaskformer.errors import ConfigError, OutputError, TrainingError  # noqa: E402
 from shadowmaskformer.network import weights  # noqa: E402
-from shadowmaskformer.train import learner, startup, validation  # noqa: E402
+from shadowmaskformer.train import learner, startup, tasks, validation  # noqa: E402
+from shadowmaskformer.train.batches import Batch  # noqa: E402
 from shadowmaskformer.train.journal import read_log  # noqa: E402
 from shadowmaskformer.train.processes import Processes  # noqa: E402
 from train.pairs import QUICK, write_pairs  # noqa: E402
@@ -171,9 +173,10 @@ def test_a_batch_that_processes_cannot_share_is_refused(
             QUICK,
             data,
             [],
+            tasks.task_of(QUICK),
             hours=None,
             init=None,
-            resume=False,
+            before=None,
             allow_change=(),
             processes=Processes(0, 3, torch.device("cpu")),
         )
@@ -183,7 +186,7 @@ def test_a_changed_recipe_is_not_resumed_unless_allowed(data: Path, tmp_path: Pa
     out = tmp_path / "run"
     train.run(dataclasses.replace(QUICK, steps=2, validations=1), data, out)
     longer = dataclasses.replace(QUICK, steps=3, validations=1)
-    with pytest.raises(ConfigError, match=r"steps was 2, is 3.*--allow-change steps"):
+    with pytest.raises(ConfigError, match=r"steps was 2, is 3.*allow_change=.steps"):
         train.run(longer, data, out, resume=True)
     assert train.run(longer, data, out, resume=True, allow_change=["steps"]).steps == 3
 
@@ -194,12 +197,12 @@ def test_changed_data_is_not_resumed(tmp_path: Path) -> None:
     train.run(config, data, tmp_path / "run")
     for picture in data.glob("train/*/000.png"):
         picture.unlink()
-    with pytest.raises(ConfigError, match="--allow-change data"):
+    with pytest.raises(ConfigError, match=r"allow_change=.data"):
         train.run(config, data, tmp_path / "run", resume=True)
 
 
 def test_a_run_is_never_overwritten(data: Path, whole_run: Path) -> None:
-    with pytest.raises(OutputError, match="--resume"):
+    with pytest.raises(OutputError, match="resume=True"):
         train.run(QUICK, data, whole_run)
 
 
@@ -243,9 +246,10 @@ def poison(monkeypatch: pytest.MonkeyPatch, bad: range) -> None:
     """Let the loss be NaN at the steps in `bad`."""
     step = learner.Learner.step
 
-    def poisoned(self: learner.Learner, batch: object, number: int, learning_rate: float) -> float:
-        photo = batch.photo * float("nan") if number in bad else batch.photo  # type: ignore[attr-defined]
-        return step(self, dataclasses.replace(batch, photo=photo), number, learning_rate)  # type: ignore[type-var]
+    def poisoned(self: learner.Learner, batch: Batch, number: int, learning_rate: float) -> float:
+        if number in bad:
+            batch = dataclasses.replace(batch, inputs={**batch.inputs, "photo": batch.inputs["photo"] * math.nan})
+        return step(self, batch, number, learning_rate)
 
     monkeypatch.setattr(learner.Learner, "step", poisoned)
 
@@ -321,7 +325,7 @@ def test_a_slip_on_resume_does_not_change_the_run(data: Path, whole_run: Path, t
     deeper = dataclasses.replace(QUICK, depths=(2, 1, 1, 1, 1))
     with pytest.raises(TrainingError, match="another network"):
         train.run(deeper, data, tmp_path / "run", resume=True, allow_change=["depths"])
-    with pytest.raises(ConfigError, match="leave it out"):
+    with pytest.raises(ConfigError, match="leave init out"):
         train.run(QUICK, data, tmp_path / "run", resume=True, init=whole_run / "best")
     assert (tmp_path / "run" / "run.json").read_text() == before
 

@@ -22,13 +22,13 @@ def write_description(folder: Path, description: Mapping[str, Any]) -> None:
 
 
 def read_description(folder: Path) -> dict[str, Any]:
-    """Inverse of `write_description`."""
+    """Return what `write_description` saved."""
     try:
         return json.loads((folder / DESCRIPTION).read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise ConfigError(f"{folder.name} holds no run to resume; start one without --resume") from None
+        raise ConfigError(f"{folder.name} holds no run to resume", "leave {resume} out to start one") from None
     except json.JSONDecodeError as error:
-        raise ConfigError(f"{folder.name}/{DESCRIPTION} is damaged ({error}); start a new run") from error
+        raise ConfigError(f"{folder.name}/{DESCRIPTION} is damaged ({error})", "start a new run") from error
 
 
 @functools.cache
@@ -96,29 +96,35 @@ def read_log(folder: Path) -> list[dict[str, float]]:
     return lines
 
 
-def draw_curves(folder: Path) -> bool:
-    """Plot loss and validation over time into `curves.png`; False without matplotlib or a validation."""
+def draw_curves(folder: Path, measures: Mapping[str, str], decides: str) -> bool:
+    """Plot the loss and the task's measures over time into `curves.png`.
+
+    Args:
+        folder: the run.
+        measures: what validation measures, with a title each; see `tasks.Task.curves`.
+        decides: the score that every validation has; see `tasks.Task.decides`.
+
+    Returns:
+        False without matplotlib or a validation.
+    """
     try:
         from matplotlib.figure import Figure
     except ImportError:
         return False
     log = read_log(folder)
     steps = [line for line in log if line.get("loss") is not None]
-    scores = [line for line in log if line.get("psnr") is not None]
-    floor = next((line for line in log if "floor_psnr" in line), {})
+    scores = [line for line in log if line.get(decides) is not None]
+    floor = next((line for line in log if f"floor_{decides}" in line), {})
     if not steps or not scores:
         return False
     figure = Figure(figsize=(10, 4), layout="constrained")
-    left, middle, right = figure.subplots(1, 3)
+    left, *others = figure.subplots(1, 1 + len(measures))
     window = max(1, len(steps) // 100)
     groups = [steps[i : i + window] for i in range(0, len(steps), window)]
     left.plot([g[-1]["elapsed_s"] / 3600 for g in groups], [sum(s["loss"] for s in g) / len(g) for g in groups])
     left.set(title="training loss", xlabel="hours")
     hours = [line["elapsed_s"] / 3600 for line in scores]
-    for axes, measure, title in (
-        (middle, "psnr", "validation PSNR, dB"),
-        (right, "mae", "validation Lab MAE"),
-    ):
+    for axes, (measure, title) in zip(others, measures.items(), strict=True):
         for colour, (region, label) in enumerate((("shadow", "S"), ("lit", "NS"), ("all", "All"))):
             for group, style in (("unseen", "-"), ("seen", ":")):
                 if region == "all" and (key := f"floor_{group}_{measure}_all") in floor:

@@ -39,6 +39,7 @@ def toy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
         channels=lambda config: 3,
         head_channels=1,
         network=lambda: torch_network,
+        variants={"toy": TOY},
     )
     monkeypatch.setitem(KINDS, "toy", row)
     weights.save(tmp_path / "toy", TOY, random_arrays(TOY))

@@ -17,7 +17,7 @@ import numpy as np
 
 from shadowmaskformer.arrays import Floats
 from shadowmaskformer.errors import ArrayError, ConfigError, WeightsError
-from shadowmaskformer.network.config import ModelConfig, NetworkConfig
+from shadowmaskformer.network.config import VARIANTS, ModelConfig, NetworkConfig
 from shadowmaskformer.network.embedding import embedding_of
 from shadowmaskformer.network.reconstruction import scaled
 
@@ -40,6 +40,7 @@ class Kind:
         channels: (config) to the channels of these pictures together.
         head_channels: channels of its answer.
         network: imports and returns its PyTorch module.
+        variants: its named configurations, for recipes; no two kinds share a name.
     """
 
     config: type[NetworkConfig]
@@ -48,6 +49,7 @@ class Kind:
     channels: Callable[[Any], int]
     head_channels: int
     network: Callable[[], type[UNetwork]]
+    variants: Mapping[str, NetworkConfig]
 
 
 def _inputs(config: ModelConfig) -> dict[str, int]:
@@ -74,6 +76,7 @@ KINDS: dict[str, Kind] = {
         channels=lambda config: embedding_of(config).channels,
         head_channels=4,  # K and B of the soft reconstruction
         network=_network,
+        variants=VARIANTS,
     ),
 }
 
@@ -81,6 +84,14 @@ KINDS: dict[str, Kind] = {
 def kind_of(config: NetworkConfig) -> Kind:
     """Return the row of `KINDS` that `config` belongs to."""
     return KINDS[config.kind]
+
+
+def find_variant(name: str) -> NetworkConfig:
+    """Return the configuration called `name`, of whichever kind."""
+    variants = {known: config for kind in KINDS.values() for known, config in kind.variants.items()}
+    if name not in variants:
+        raise ConfigError(f"no variant {name!r}", f"choose one of {', '.join(variants)}")
+    return variants[name]
 
 
 def input_channels(config: NetworkConfig) -> Mapping[str, int]:

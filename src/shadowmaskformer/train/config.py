@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from shadowmaskformer.errors import ConfigError
-from shadowmaskformer.network.config import NetworkConfig, check_fields, variant
-from shadowmaskformer.network.kinds import input_channels
+from shadowmaskformer.network.config import NetworkConfig, check_fields
+from shadowmaskformer.network.kinds import find_variant, input_channels
 
 RECIPES = Path(__file__).parent / "recipes"
 
@@ -21,7 +21,7 @@ class TrainConfig:
     """Everything that determines a run besides the data; its defaults are the paper's.
 
     Attributes:
-        variant: the network's size, a name in `config.VARIANTS`.
+        variant: the network's kind and size, a name that `kinds.find_variant` knows.
         embedding: its patch embedding.
         w1: gain that MAPE gives shadow pixels.
         w2: gain that MAPE gives lit pixels.
@@ -127,7 +127,7 @@ class TrainConfig:
         }
         if self.depths:
             changes["depths"] = self.depths
-        start = variant(self.variant)
+        start = find_variant(self.variant)
         known = {field.name for field in dataclasses.fields(start)}
         return dataclasses.replace(start, **{key: value for key, value in changes.items() if key in known})
 

@@ -255,7 +255,7 @@ class _Leader:
     def close(self) -> None:
         """End the log and draw its curves."""
         self._journal.close()
-        draw_curves(self._out, self._task.curves, self._task.decides)
+        draw_curves(self._out, self._task.curves)
 
 
 class _Bar:

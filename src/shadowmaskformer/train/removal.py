@@ -14,6 +14,7 @@ from shadowmaskformer.light import relight
 from shadowmaskformer.network.kinds import input_channels
 from shadowmaskformer.train.batches import Batch
 from shadowmaskformer.train.config import TrainConfig
+from shadowmaskformer.train.journal import Curve
 from shadowmaskformer.train.losses import weighted_loss
 from shadowmaskformer.train.validation import Validation
 
@@ -22,11 +23,15 @@ class Removal:
     """The task of a `ShadowMaskFormer`; see `tasks.Task`."""
 
     decides = "psnr"
-    curves: Mapping[str, str] = {"psnr": "validation PSNR, dB", "mae": "validation Lab MAE"}
 
     def __init__(self, config: TrainConfig) -> None:
         self._relit = "start" in input_channels(config.model_config())
         self._loss = weighted_loss(config.losses)
+
+    @property
+    def curves(self) -> dict[str, list[Curve]]:
+        """PSNR and Lab MAE over shadow (S), lit pixels (NS) and all, in unseen and seen scenes."""
+        return {"validation PSNR, dB": _curves("psnr"), "validation Lab MAE": _curves("mae")}
 
     def facts(self) -> dict[str, Any]:
         """Return the rule of relighting, if the network starts from the relit photo."""
@@ -50,6 +55,20 @@ class Removal:
     def validation(self, groups: Mapping[str, Samples], *, pictures: int, size: int) -> Validation:
         """Hold out pictures and score them with the field's metrics."""
         return Validation(groups, pictures=pictures, size=size)
+
+
+def _curves(measure: str) -> list[Curve]:
+    return [
+        Curve(
+            f"{group}_{measure}_{region}",
+            f"{label}, {group} scenes",
+            colour,
+            style,
+            baseline=f"floor_{group}_{measure}_all" if region == "all" else None,
+        )
+        for colour, (region, label) in enumerate((("shadow", "S"), ("lit", "NS"), ("all", "All")))
+        for group, style in (("unseen", "-"), ("seen", ":"))
+    ]
 
 
 def _channels_first(pictures: np.ndarray) -> Tensor:

@@ -19,6 +19,7 @@ from shadowmaskformer.network.config import ModelConfig
 from shadowmaskformer.network.model import UNetwork
 from shadowmaskformer.train.batches import Batch
 from shadowmaskformer.train.config import TrainConfig
+from shadowmaskformer.train.journal import Curve
 from shadowmaskformer.train.removal import Removal
 
 
@@ -51,8 +52,8 @@ class Task(Protocol):
         ...
 
     @property
-    def curves(self) -> Mapping[str, str]:
-        """The measures to plot over time, with their titles."""
+    def curves(self) -> Mapping[str, Sequence[Curve]]:
+        """What to plot over time beside the loss, by title."""
         ...
 
     def facts(self) -> dict[str, Any]:

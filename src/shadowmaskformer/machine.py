@@ -1,4 +1,4 @@
-"""What a process sets once, at its start, to run PyTorch well on a CPU: glibc's allocator and OpenMP's idle threads.
+"""This computer: what runs on it, and what a process sets once, at its start, to run PyTorch well on its CPU.
 
 By default glibc returns every block over 32 MB (at most) to the kernel when it is freed and faults it in
 again, page by page, at the next step. A network frees and takes the same large blocks all the time, so on
@@ -10,12 +10,64 @@ from __future__ import annotations
 import ctypes
 import os
 import platform
+from importlib import metadata
+from pathlib import Path
 
 OPT_OUT = "SHADOWMASKFORMER_SYSTEM_ALLOCATOR"
 
 # From <malloc.h>: parameters of mallopt(3).
 _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD = -1, -2, -3
 _MEGABYTE = 1 << 20
+
+
+def versions(*packages: str) -> dict[str, str | None]:
+    """Return the installed versions of `packages`; None for those that are not installed.
+
+    >>> versions("no-such-package")
+    {'no-such-package': None}
+    """
+    return {package: _version(package) for package in packages}
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def python() -> str:
+    """Return the version of the interpreter."""
+    return platform.python_version()
+
+
+def system() -> str:
+    """Return the operating system with its version."""
+    return platform.platform()
+
+
+def architecture() -> str:
+    """Return the system and the kind of processor, such as `Linux x86_64`."""
+    return f"{platform.system()} {platform.machine()}"
+
+
+def processor() -> str:
+    """Return the processor's name."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor() or platform.machine()
+
+
+def cores() -> int:
+    """Return the number of processors."""
+    return os.cpu_count() or 1
+
+
+def load_average() -> list[float] | None:
+    """Return how many processes wanted to run in the last 1, 5 and 15 minutes; None where the system does not say."""
+    return list(os.getloadavg()) if hasattr(os, "getloadavg") else None
 
 
 def calm_openmp() -> None:

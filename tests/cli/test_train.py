@@ -1,20 +1,23 @@
 from __future__ import annotations
 
 import argparse
-import os
 import re
 import shlex
 import signal
-import threading
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 pytest.importorskip("torch")
 
+from shadowmaskformer import machine, train
 from shadowmaskformer.cli import train as command
 from shadowmaskformer.errors import ConfigError
+from shadowmaskformer.train.journal import read_log
 from train.pairs import QUICK, write_pairs
+from train.signs import signal_when
 
 TINY = [f"--set={key}={value}" for key, value in QUICK.to_dict().items() if key not in ("losses", "augment")]
 TINY = [text.replace("True", "true").replace("False", "false") for text in TINY]
@@ -41,8 +44,8 @@ def test_an_interrupted_run_prints_the_line_that_resumes_it(
     data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "a run"
-    threading.Timer(3, os.kill, (os.getpid(), signal.SIGINT)).start()
-    assert run("--data", data, "-o", out, *TINY, "--set", "steps=100000", "--set", "validations=1") == 130
+    with signal_when(lambda: any("loss" in line for line in read_log(out)), signal.SIGINT):
+        assert run("--data", data, "-o", out, *TINY, "--set", "steps=100000", "--set", "validations=1") == 130
     words = shlex.split(capsys.readouterr().err.splitlines()[-1].partition("go on with: ")[2])
     assert words[:2] == ["shadowmaskformer", "train"]
     done = int(max((out / "checkpoints").iterdir()).stem.partition("-")[2])
@@ -56,8 +59,16 @@ def test_missing_data_and_a_bad_budget_are_named(data: Path, tmp_path: Path) -> 
         run("--data", data, "-o", tmp_path / "run", "--hours", "-1")
 
 
-def test_the_allocator_is_left_alone_on_request(monkeypatch: pytest.MonkeyPatch) -> None:
-    from shadowmaskformer.machine import OPT_OUT, tune_allocator
-
-    monkeypatch.setenv(OPT_OUT, "1")
-    assert tune_allocator() is False
+@pytest.mark.parametrize(("words", "calls"), [([], 1), (["--system-allocator"], 0)])
+def test_system_allocator_leaves_the_allocator_alone(
+    words: list[str], calls: int, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tuned: list[bool] = []
+    done = SimpleNamespace(finished=True, steps=0, best=None)
+    monkeypatch.setattr(machine, "tune_allocator", lambda: tuned.append(True))
+    monkeypatch.setattr(train, "run", lambda *_, **__: done, raising=False)
+    parser = argparse.ArgumentParser()
+    command.configure(parser)
+    arguments: list[Any] = ["--data", str(data), "-o", str(tmp_path / "run"), *words]
+    assert command.run(parser.parse_args(arguments)) == 0
+    assert len(tuned) == calls

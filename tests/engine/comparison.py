@@ -39,7 +39,7 @@ def picture(height: int, width: int, batch: int | None = None, channels: int = 3
 def expected(model: ShadowMaskFormer, projected: Floats) -> Floats:
     batch = torch.from_numpy(projected).reshape(-1, *projected.shape[-3:])
     with torch.no_grad():
-        head = model.correction(batch.permute(0, 3, 1, 2)).permute(0, 2, 3, 1)
+        head = model.predict(batch.permute(0, 3, 1, 2)).permute(0, 2, 3, 1)
     return head.reshape(*projected.shape[:-1], 4).numpy()
 
 

@@ -16,9 +16,9 @@ import pytest
 from engine.comparison import TOLERANCE, assert_like_pytorch, expected, on_engine, picture, randomised
 from shadowmaskformer import engine
 from shadowmaskformer.errors import ArrayError, ConfigError, WeightsError
-from shadowmaskformer.network import weights
 from shadowmaskformer.network.config import VARIANTS, ModelConfig
 from shadowmaskformer.network.embedding import mape
+from shadowmaskformer.network.release import read_release
 
 pytestmark = pytest.mark.skipif(engine.why_unavailable() is not None, reason=str(engine.why_unavailable()))
 
@@ -39,7 +39,7 @@ def test_an_embedding_may_have_more_channels() -> None:
 
 
 def test_release_checkpoint_gives_the_release_outputs(shared: Path) -> None:
-    config, arrays = weights.read_release(shared / "parity" / "small.pth")
+    config, arrays = read_release(shared / "parity" / "small.pth")
     network = engine.Network(config.to_dict(), arrays)
     cases = np.load(shared / "parity" / "cases.npz")
     names = sorted({name.split("/")[0] for name in cases})

@@ -48,9 +48,9 @@ def test_variants_have_the_papers_parameter_counts():
 
 
 def test_released_checkpoint_reproduces_the_released_outputs(shared: Path):
-    from shadowmaskformer.network import weights
+    from shadowmaskformer.network.release import read_release
 
-    config, arrays = weights.read_release(shared / "parity" / "small.pth")
+    config, arrays = read_release(shared / "parity" / "small.pth")
     model = ShadowMaskFormer(config).eval()
     model.load_state_dict({key: torch.from_numpy(array) for key, array in arrays.items()})
     cases = np.load(shared / "parity" / "cases.npz")
@@ -204,8 +204,9 @@ def test_a_small_view_corrects_a_large_picture_smoothly():
     model, (photo, mask) = randomised(TINY), inputs(48, 64)
     with torch.no_grad():
         restored = model(photo, mask, view=(24, 32))
-        seen = (torch.nn.functional.avg_pool2d(2 * picture - 1, 2) for picture in (photo, mask, photo))
-        small = model.correction(model.embedded(*seen))
+        pictures = {"photo": photo, "mask": mask}
+        seen = {name: torch.nn.functional.avg_pool2d(2 * picture - 1, 2) for name, picture in pictures.items()}
+        small = model.predict(model.embedded(seen))
         gain, offset = torch.nn.functional.interpolate(small, scale_factor=2, mode="bilinear").split((1, 3), dim=1)
     torch.testing.assert_close(restored, (1 + gain) * photo - (gain + offset) / 2)
 
@@ -213,6 +214,6 @@ def test_a_small_view_corrects_a_large_picture_smoothly():
 def test_physical_embedding_shows_its_factors():
     model = ShadowMaskFormer(dataclasses.replace(TINY, embedding="mape-physical"))
     photo, mask, start = torch.rand(1, 3, 4, 6), torch.ones(1, 1, 4, 6), torch.rand(1, 3, 4, 6)
-    shown = model.embedded(photo, mask, start)
+    shown = model.embedded({"photo": photo, "mask": mask, "start": start})
     assert model.embed.in_channels == shown.shape[1] == 10
     torch.testing.assert_close(shown, torch.cat((start, start, photo, mask), dim=1))

@@ -2,15 +2,17 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import pickle
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from shadowmaskformer.errors import ConfigError, MissingExtraError, UnsafeWeightsError, WeightsError
+from shadowmaskformer.errors import ConfigError, MissingExtraError, WeightsError
 from shadowmaskformer.network import weights
-from shadowmaskformer.network.config import VARIANTS
+from shadowmaskformer.network.config import VARIANTS, ModelConfig
+from shadowmaskformer.network.embedding import EMBEDDINGS
 from tiny import TINY
 
 
@@ -42,20 +44,54 @@ def test_shapes_agree_with_the_network():
     pytest.importorskip("torch")
     from shadowmaskformer.network.model import ShadowMaskFormer
 
-    for config in (TINY, VARIANTS["middle"], dataclasses.replace(TINY, attention_conv=False)):
+    odd = ModelConfig(
+        depths=(1, 2, 1, 3, 1), widths=(8, 24, 40, 24, 8), heads=(1, 2, 5, 3, 2), mlp_ratios=(1, 2, 3, 4, 5)
+    )
+    ablations = [dataclasses.replace(TINY, embedding=name, attention_conv=False) for name in EMBEDDINGS]
+    for config in (TINY, odd, *VARIANTS.values(), *ablations):
         state = ShadowMaskFormer(config).state_dict()
         assert {key: tuple(value.shape) for key, value in state.items()} == weights.parameter_shapes(config)
 
 
-def test_missing_weights_name_the_places_searched(tmp_path: Path):
-    with pytest.raises(WeightsError, match="searched"):
+def test_missing_weights_say_what_is_expected(tmp_path: Path):
+    with pytest.raises(WeightsError, match=r"nothing-here.*a folder with model\.safetensors.*shipped .*: default"):
         weights.load(tmp_path / "nothing-here")
 
 
 def test_hub_name_without_the_extra_names_the_extra(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setitem(__import__("sys").modules, "huggingface_hub", None)
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     with pytest.raises(MissingExtraError, match=r"shadowmaskformer\[hub\]"):
-        weights.load("someone/something")
+        weights.load("hf:someone/something")
+
+
+def test_a_mistyped_path_never_asks_the_internet(monkeypatch: pytest.MonkeyPatch):
+    asked: list[str] = []
+    hub = SimpleNamespace(hf_hub_download=lambda name, file: asked.append(name))
+    monkeypatch.setitem(sys.modules, "huggingface_hub", hub)
+    with pytest.raises(WeightsError, match="hf:runs/frist"):
+        weights.load("runs/frist")
+    assert asked == []
+
+
+def test_the_hub_is_asked_by_its_prefix(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    weights.save(tmp_path, TINY, arrays_for())
+    hub = SimpleNamespace(hf_hub_download=lambda name, file: str(tmp_path / file) if name == "them/theirs" else None)
+    monkeypatch.setitem(sys.modules, "huggingface_hub", hub)
+    assert weights.load("hf:them/theirs")[0] == TINY
+    with pytest.raises(WeightsError, match="hf:owner/name"):
+        weights.load("hf:theirs")
+
+
+@pytest.mark.parametrize("name", ["p.png", "model.pt2"])
+def test_a_file_of_another_kind_is_named_with_what_is_expected(name: str, tmp_path: Path):
+    (tmp_path / name).write_bytes(b"\x89PNG")
+    with pytest.raises(WeightsError, match=rf"{name} is not a file of weights; give a folder with model\.safetensors"):
+        weights.load(tmp_path / name)
+
+
+def test_a_folder_without_weights_is_named(tmp_path: Path):
+    with pytest.raises(WeightsError, match=r"holds no model\.safetensors"):
+        weights.load(tmp_path)
 
 
 def test_wrong_tensors_are_named(tmp_path: Path):
@@ -101,39 +137,6 @@ def test_newer_format_asks_for_an_upgrade(tmp_path: Path):
     (tmp_path / weights.CONFIG_FILE).write_text(json.dumps({"format_version": 99, **TINY.to_dict()}))
     with pytest.raises(WeightsError, match="upgrade"):
         weights.load(tmp_path)
-
-
-def test_checkpoint_that_holds_code_is_not_run(tmp_path: Path):
-    pytest.importorskip("torch")
-    trace = tmp_path / "ran"
-
-    class Bomb:
-        def __reduce__(self):
-            return (Path.touch, (trace,))
-
-    path = tmp_path / "bomb.pth"
-    path.write_bytes(pickle.dumps({"state_dict": Bomb()}))
-    with pytest.raises(UnsafeWeightsError):
-        weights.read_release(path)
-    assert not trace.exists()
-
-
-def test_checkpoint_of_something_else_is_refused(tmp_path: Path):
-    torch = pytest.importorskip("torch")
-    torch.save({"state_dict": {"module.fc.weight": torch.zeros(2, 2)}}, tmp_path / "other.pth")
-    with pytest.raises(WeightsError, match="not a ShadowMaskFormer checkpoint"):
-        weights.read_release(tmp_path / "other.pth")
-
-
-def test_checkpoint_reads_with_and_without_prefix(shared: Path, tmp_path: Path):
-    torch = pytest.importorskip("torch")
-    content = torch.load(shared / "parity" / "small.pth", weights_only=True)
-    bare = {key.removeprefix("module."): value for key, value in content["state_dict"].items()}
-    torch.save(bare, tmp_path / "bare.pth")
-    config, arrays = weights.read_release(shared / "parity" / "small.pth")
-    again_config, again = weights.read_release(tmp_path / "bare.pth")
-    assert config == again_config == dataclasses.replace(VARIANTS["small"], attention_conv=False)
-    assert all(np.array_equal(arrays[key], again[key]) for key in arrays)
 
 
 def test_pth_given_as_weights_points_to_convert(tmp_path: Path):

@@ -10,6 +10,7 @@ import pytest
 from PIL import Image
 
 import shadowmaskformer
+from pictures import opened
 from shadowmaskformer.errors import ArrayError, ConfigError, ImageReadError, ImageTooLargeError, MaskError, OutputError
 from shadowmaskformer.photo.picture import Photo
 from shadowmaskformer.removal.job import Removal, compare, default_output
@@ -247,10 +248,10 @@ def test_large_photos_are_corrected_at_the_working_size(tiny_weights: Path, phot
     big, big_mask = np.kron(photo, np.ones((4, 4, 1), np.uint8)), np.kron(mask, np.ones((4, 4), np.uint8))
     seen: list[tuple[int, ...]] = []
     remover = ShadowRemover(tiny_weights, working_pixels=32 * 48)
-    runtime = remover.runtime
-    assert runtime is not None
-    original = runtime.correct
-    runtime.correct = lambda p, m: (seen.append(p.shape), original(p, m))[1]  # type: ignore[method-assign]
+    session = remover.session
+    assert session is not None
+    original = session.run
+    session.run = lambda inputs: (seen.append(inputs["photo"].shape), original(inputs))[1]  # type: ignore[method-assign]
     assert remover.remove(big, big_mask).shape == big.shape
     assert seen == [(32, 48, 3)]
 
@@ -304,7 +305,7 @@ def test_output_and_overwrite_in_python(relighter: ShadowRemover, photo: np.ndar
     with pytest.raises(OutputError, match="overwrite=True"):
         relighter.remove(tmp_path / "photo.png", mask, output=target)
     assert relighter.remove(str(tmp_path / "photo.png"), mask, output=target, overwrite=True) == target
-    assert Image.open(target).format == "WEBP"
+    assert opened(target).format == "WEBP"
     assert relighter.remove(png(photo), mask, output=tmp_path, format="jpeg").name == "photo-no-shadow.jpeg"
     with pytest.raises(ConfigError, match="ndarray"):
         relighter.remove(photo, mask, output=target)

@@ -6,21 +6,28 @@ import dataclasses
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
 from shadowmaskformer.errors import ConfigError, WeightsError
 from shadowmaskformer.network import weights
+from shadowmaskformer.network.kinds import config_to_dict
+from shadowmaskformer.removal.task import correct
 from shadowmaskformer.runtimes import export as exporting
-from shadowmaskformer.runtimes import load_runtime
-from shadowmaskformer.runtimes.exported import SUFFIXES
+from shadowmaskformer.runtimes import load_session
+from shadowmaskformer.runtimes.backends import BACKENDS, export_formats
 from tiny import TINY, random_arrays
+
+if TYPE_CHECKING:
+    from shadowmaskformer.runtimes.backends import Outputs
 
 pytest.importorskip("torch")
 pytest.importorskip("onnx")
 
 NEEDS = {"onnx": "onnxruntime", "openvino": "openvino"}
+SUFFIXES = {name: form.suffix for name, form in export_formats().items()}
 SIZES = [(1, 1), (1, 23), (33, 52), (12, 20)]
 
 
@@ -56,8 +63,8 @@ def shaded(height: int, width: int) -> tuple[np.ndarray, np.ndarray]:
 @pytest.mark.parametrize("size", SIZES)
 def test_correction_equals_that_of_the_network(exported: Path, tiny_weights: Path, size: tuple[int, int]) -> None:
     photo, mask = shaded(*size)
-    found = load_runtime(runtime_of(exported), exported, threads=1).correct(photo, mask)
-    expected = load_runtime("torch", tiny_weights, device="cpu").correct(photo, mask)
+    found = correct(load_session(runtime_of(exported), exported, threads=1), photo, mask)
+    expected = correct(load_session("torch", tiny_weights, device="cpu"), photo, mask)
     scale = max(1, np.abs(expected.apply(photo)).max())  # random weights leave [0, 1]
     np.testing.assert_allclose(found.apply(photo) / scale, expected.apply(photo) / scale, rtol=0, atol=1e-5)
 
@@ -66,17 +73,17 @@ def test_relit_start_reaches_an_exported_network(relit_weights: Path, tmp_path: 
     pytest.importorskip("onnxruntime")
     path = exporting.export(relit_weights, "onnx", tmp_path / "model.onnx").path
     photo, mask = shaded(32, 48)
-    found = load_runtime("onnx", path, threads=1).correct(photo, mask).apply(photo)
-    expected = load_runtime("torch", relit_weights, device="cpu").correct(photo, mask).apply(photo)
+    found = correct(load_session("onnx", path, threads=1), photo, mask).apply(photo)
+    expected = correct(load_session("torch", relit_weights, device="cpu"), photo, mask).apply(photo)
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5 * max(1, np.abs(expected).max()))
 
 
 def test_configuration_travels_in_the_file(exported: Path) -> None:
-    assert load_runtime(runtime_of(exported), exported).config == TINY
+    assert load_session(runtime_of(exported), exported).config == TINY
 
 
 def test_runtime_is_chosen_by_the_ending(exported: Path) -> None:
-    assert load_runtime(None, exported).name == runtime_of(exported)
+    assert load_session(None, exported).name == runtime_of(exported)
 
 
 def test_runs_where_pytorch_cannot_be_imported(exported: Path) -> None:
@@ -84,14 +91,13 @@ def test_runs_where_pytorch_cannot_be_imported(exported: Path) -> None:
 import sys
 sys.modules["torch"] = None  # makes `import torch` fail
 import numpy as np
-from shadowmaskformer.runtimes import load_runtime
-runtime = load_runtime(sys.argv[1], sys.argv[2], threads=1)
-correction = runtime.correct(np.full((9, 14, 3), 0.5, np.float32), np.ones((9, 14), np.float32))
-print(correction.gain.shape)
+from shadowmaskformer.runtimes import load_session
+session = load_session(sys.argv[1], sys.argv[2], threads=1)
+print(session.run({"photo": np.full((9, 14, 3), 0.5, np.float32), "mask": np.ones((9, 14, 1), np.float32)}).shape)
 """
     command = [sys.executable, "-c", program, runtime_of(exported), str(exported)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.stdout.strip() == "(9, 14, 3)", done.stderr
+    assert done.stdout.strip() == "(9, 14, 4)", done.stderr
 
 
 @pytest.mark.slow
@@ -114,17 +120,24 @@ def test_torch_program_agrees_and_carries_the_configuration(tiny_weights: Path, 
 
     made = exporting.export(tiny_weights, "torch", tmp_path / "model.pt2")
     assert len(made.differences) >= 5
-    extra = {"shadowmaskformer.network.config": ""}
+    extra = {"shadowmaskformer.config": ""}
     program = torch.export.load(made.path, extra_files=extra).module()
     restored, head = program(torch.rand(1, 3, 6, 9), torch.rand(1, 1, 6, 9))
     assert restored.shape == (1, 3, 6, 9)
     assert head.shape == (1, 4, 6, 9)
-    assert json.loads(extra["shadowmaskformer.network.config"]) == TINY.to_dict()
+    assert json.loads(extra["shadowmaskformer.config"]) == config_to_dict(TINY)
+
+
+def replace_onnx(monkeypatch: pytest.MonkeyPatch, run: Outputs) -> None:
+    """Let the file of the onnx backend answer with `run`."""
+    row = BACKENDS["onnx"]
+    assert row.export
+    form = dataclasses.replace(row.export, write=lambda _, path: path.write_bytes(b"made"), open=lambda _: run)
+    monkeypatch.setitem(BACKENDS, "onnx", dataclasses.replace(row, export=form))
 
 
 def test_a_file_that_differs_is_not_left(tiny_weights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(exporting._WRITERS, "onnx", lambda _, path: path.write_bytes(b"made"))
-    monkeypatch.setitem(exporting._RUNNERS, "onnx", lambda _: lambda arrays: arrays["photo"] + 0.001)
+    replace_onnx(monkeypatch, lambda arrays: {"restored": arrays["photo"] + 0.001})
     (tmp_path / "model.onnx").write_bytes(b"the one before")
     with pytest.raises(WeightsError, match="not kept"):
         exporting.export(tiny_weights, "onnx", tmp_path / "model.onnx")
@@ -135,8 +148,7 @@ def test_a_file_that_differs_is_not_left(tiny_weights: Path, tmp_path: Path, mon
 def test_a_difference_that_is_not_a_number_is_a_difference(
     tiny_weights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(exporting._WRITERS, "onnx", lambda _, path: path.write_bytes(b""))
-    monkeypatch.setitem(exporting._RUNNERS, "onnx", lambda _: lambda arrays: arrays["photo"] * np.nan)
+    replace_onnx(monkeypatch, lambda arrays: {"restored": arrays["photo"] * np.nan})
     with pytest.raises(WeightsError, match="not kept"):
         exporting.export(tiny_weights, "onnx", tmp_path / "model.onnx")
 
@@ -150,7 +162,7 @@ def test_an_ending_of_another_format_is_refused(tiny_weights: Path, tmp_path: Pa
 def test_weights_that_are_no_export_are_refused_with_the_command_to_make_one(tiny_weights: Path, name: str) -> None:
     pytest.importorskip(NEEDS[name])
     with pytest.raises(WeightsError, match=f"export --to {name}"):
-        load_runtime(name, tiny_weights)
+        load_session(name, tiny_weights)
 
 
 @pytest.mark.parametrize("name", ["onnx", "openvino"])
@@ -159,7 +171,7 @@ def test_a_damaged_file_is_refused(tmp_path: Path, name: str) -> None:
     path = tmp_path / f"model{SUFFIXES[name]}"
     path.write_bytes(b"\x08\x07not a model")
     with pytest.raises(WeightsError, match="export it again"):
-        load_runtime(name, path)
+        load_session(name, path)
 
 
 def test_a_foreign_onnx_file_is_refused(tmp_path: Path) -> None:
@@ -171,4 +183,4 @@ def test_a_foreign_onnx_file_is_refused(tmp_path: Path) -> None:
     opset = onnx.helper.make_opsetid("", 17)
     onnx.save(onnx.helper.make_model(graph, opset_imports=[opset], ir_version=9), str(tmp_path / "foreign.onnx"))
     with pytest.raises(WeightsError, match="no network configuration"):
-        load_runtime("onnx", tmp_path / "foreign.onnx")
+        load_session("onnx", tmp_path / "foreign.onnx")

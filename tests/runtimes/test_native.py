@@ -1,4 +1,4 @@
-"""The native engine behind the runtime protocol."""
+"""The native engine as a session."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ import pytest
 from shadowmaskformer import engine
 from shadowmaskformer.errors import ConfigError
 from shadowmaskformer.network import weights
-from shadowmaskformer.runtimes import load_runtime
-from shadowmaskformer.runtimes.native import NativeRuntime
+from shadowmaskformer.removal.task import correct
+from shadowmaskformer.runtimes import load_session
+from shadowmaskformer.runtimes.native import NativeSession
 from tiny import TINY, random_arrays
 
 pytestmark = pytest.mark.skipif(engine.why_unavailable() is not None, reason=str(engine.why_unavailable()))
@@ -28,7 +29,7 @@ def test_corrections_equal_those_of_pytorch(
     config = dataclasses.replace(TINY, embedding=embedding)
     weights.save(tmp_path, config, random_arrays(config))
     given = (photo / 255).astype(np.float32), (mask / 255).astype(np.float32)
-    native, torch = (load_runtime(name, tmp_path).correct(*given) for name in ("native", "torch"))
+    native, torch = (correct(load_session(name, tmp_path), *given) for name in ("native", "torch"))
     # Random weights make gains of 10; the bound is meant for values of order 1, so it grows with them.
     for found, expected in ((native.gain, torch.gain), (native.offset, torch.offset)):
         np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5 * max(1, np.abs(expected).max()))
@@ -37,7 +38,7 @@ def test_corrections_equal_those_of_pytorch(
 def test_threads_do_not_change_the_correction(tiny_weights: Path, photo: np.ndarray, mask: np.ndarray) -> None:
     config, arrays = weights.load(tiny_weights)
     given = (photo / 255).astype(np.float32), (mask / 255).astype(np.float32)
-    one, three = (NativeRuntime(config, arrays, threads).correct(*given) for threads in (1, 3))
+    one, three = (correct(NativeSession(config, arrays, threads), *given) for threads in (1, 3))
     np.testing.assert_array_equal(one.gain, three.gain)
     np.testing.assert_array_equal(one.offset, three.offset)
 
@@ -50,26 +51,27 @@ def test_a_small_view_answers_at_the_pictures_size(embedding: str, photo: np.nda
     head = {name: array * (0 if name.startswith("head") else 1) for name, array in arrays.items()}
     small = dataclasses.replace(config, view_pixels=16 * 24)
     # A head of zeros leaves the start as it is: relit at full size, whatever the view.
-    start, seen_small = (NativeRuntime(each, head).correct(*given) for each in (config, small))
+    start, seen_small = (correct(NativeSession(each, head), *given) for each in (config, small))
     np.testing.assert_array_equal(seen_small.gain, start.gain)
-    answer = NativeRuntime(small, arrays).correct(*given)
+    answer = correct(NativeSession(small, arrays), *given)
     assert answer.gain.shape == photo.shape
     assert not np.array_equal(answer.gain, start.gain)
 
 
 def test_a_gpu_is_refused(tiny_weights: Path) -> None:
     with pytest.raises(ConfigError, match="cuda"):
-        load_runtime("native", tiny_weights, device="cuda")
+        load_session("native", tiny_weights, device="cuda")
 
 
 def test_it_runs_without_pytorch(tiny_weights: Path) -> None:
     program = (
         "import sys; sys.modules['torch'] = None\n"
         "import numpy as np\n"
-        "from shadowmaskformer.runtimes import load_runtime\n"
-        "runtime = load_runtime(None, sys.argv[1])\n"
-        "found = runtime.correct(np.full((9, 14, 3), 0.5, np.float32), np.zeros((9, 14), np.float32))\n"
-        "assert runtime.name == 'native' and found.gain.shape == (9, 14, 3)\n"
+        "from shadowmaskformer.runtimes import load_session\n"
+        "session = load_session(None, sys.argv[1])\n"
+        "photo, mask = np.full((9, 14, 3), 0.5, np.float32), np.zeros((9, 14, 1), np.float32)\n"
+        "head = session.run({'photo': photo, 'mask': mask})\n"
+        "assert session.name == 'native' and head.shape == (9, 14, 4)\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", program, str(tiny_weights)], capture_output=True, text=True, check=False

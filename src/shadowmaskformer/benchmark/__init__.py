@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 from shadowmaskformer.benchmark.race import Result, Task, run_task
 from shadowmaskformer.errors import MissingExtraError, ShadowMaskFormerError
 from shadowmaskformer.network.config import ModelConfig
+from shadowmaskformer.removal.task import check_network
+from shadowmaskformer.runtimes import BACKENDS
 
 if TYPE_CHECKING:
     from shadowmaskformer.network.model import ShadowMaskFormer
@@ -41,13 +43,13 @@ def benchmark(
         from shadowmaskformer.network.model import ShadowMaskFormer
     except ImportError:
         raise MissingExtraError(
-            "the benchmark's yardstick needs PyTorch; install it with: pip install 'shadowmaskformer[torch]'"
+            "the benchmark's yardstick needs PyTorch", "pip install 'shadowmaskformer[torch]'"
         ) from None
     with TemporaryDirectory() as folder:
         source = Path(folder) / "weights"
         network = _random_network(variant) if weights is None else ShadowMaskFormer.from_pretrained(weights)
         # Whatever view the weights were trained for: all contenders look at the same pixels.
-        network.config = config = dataclasses.replace(network.config, view_pixels=0)
+        network.config = config = dataclasses.replace(check_network(network.config), view_pixels=0)
         network.save_pretrained(source)
         files, failed = _files(source, contenders, Path(folder))
         results: list[Result] = []
@@ -68,7 +70,7 @@ def benchmark(
 
 
 def _random_network(variant: str) -> ShadowMaskFormer:
-    """A network whose parameters are all random, biases too: the start of training would hide differences."""
+    """Return a network whose parameters are all random, biases too: fresh ones would hide differences."""
     import torch
 
     from shadowmaskformer.network.config import variant as configuration
@@ -83,17 +85,18 @@ def _random_network(variant: str) -> ShadowMaskFormer:
 
 
 def _files(source: str | Path, contenders: Sequence[str], folder: Path) -> tuple[dict[str, str | Path], dict[str, str]]:
-    """What each contender loads, exported where it must be; and why an export is missing."""
+    """Return what each contender loads, exported where it must be, and why an export is missing."""
+    from shadowmaskformer.runtimes.export import export
+
     files: dict[str, str | Path] = {}
     failed: dict[str, str] = {}
     for name in contenders:
-        if name not in ("onnx", "openvino"):
+        row = BACKENDS.get(name)
+        if row is None or row.export is None or not row.runs_exports:
             files[name] = source
             continue
         try:
-            from shadowmaskformer.runtimes.export import SUFFIXES, export
-
-            files[name] = export(source, name, folder / f"model{SUFFIXES[name]}").path
+            files[name] = export(source, name, folder / f"model{row.export.suffix}").path
         except ShadowMaskFormerError as error:
             failed[name] = str(error)
     return files, failed

@@ -23,8 +23,9 @@ import numpy as np
 from shadowmaskformer.benchmark.worker import MATRIX_SIDE, Job
 from shadowmaskformer.errors import ShadowMaskFormerError
 from shadowmaskformer.network.config import ModelConfig
+from shadowmaskformer.runtimes import BACKENDS
 
-CONTENDERS = ("yardstick", "yardstick-tuned", "torch", "torch-compile", "onnx", "openvino", "native")
+CONTENDERS = ("yardstick", "yardstick-tuned", "torch-compile", *BACKENDS)
 TRAINERS = ("yardstick", "torch", "native")
 
 ONCE_ABOVE_PIXELS = 1_000_000
@@ -135,7 +136,7 @@ def run_task(
         weights: contender to the folder or file it loads.
         config: the network's configuration.
         rounds: timed turns of each contender, after an untimed first one.
-        expected_bytes: contender to the memory it will need, where a smaller task told.
+        expected_bytes: contender to the memory it will need, as a smaller task suggests.
     """
     once = task.pixels > ONCE_ABOVE_PIXELS
     result = Result(task, count_flops(config, task), {}, {})
@@ -181,7 +182,7 @@ def _free_bytes() -> int | None:
 
 
 def _turns(names: Sequence[str], rounds: int) -> Iterator[str]:
-    """Everybody once per round; every other round backwards, so that nobody always follows the same one."""
+    """Yield each name once per round, in every other round backwards, so that the neighbours change."""
     for round_ in range(rounds):
         yield from names if round_ % 2 == 0 else reversed(names)
 

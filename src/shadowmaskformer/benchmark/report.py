@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
-import platform
 import statistics
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from shadowmaskformer import machine as computer
 from shadowmaskformer.benchmark.race import Result
 from shadowmaskformer.errors import MissingExtraError, OutputError
-from shadowmaskformer.network.config import ModelConfig
+from shadowmaskformer.network.config import NetworkConfig
 
 _COLUMNS = (
     "",
@@ -69,35 +67,22 @@ def _number(value: float | None, form: str) -> str:
 
 
 def machine() -> dict[str, Any]:
-    """Processor, cores, system and versions: what the figures hold for."""
-    versions: dict[str, str | None] = {}
-    for package in ("shadowmaskformer", "numpy", "torch", "onnxruntime", "openvino"):
-        try:
-            versions[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            versions[package] = None
+    """Return processor, cores, system and versions: what the figures hold for."""
+    packages = ("shadowmaskformer", "numpy", "torch", "onnxruntime", "openvino")
     return {
-        "processor": _processor(),
-        "cores": os.cpu_count(),
-        "system": platform.platform(),
-        "python": platform.python_version(),
-        "versions": versions,
-        "load_at_start": list(os.getloadavg()) if hasattr(os, "getloadavg") else None,
+        "processor": computer.processor(),
+        "cores": computer.cores(),
+        "system": computer.system(),
+        "python": computer.python(),
+        "versions": computer.versions(*packages),
+        "load_at_start": computer.load_average(),
     }
 
 
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-        return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
-    except (OSError, StopIteration):
-        return platform.processor() or platform.machine()
-
-
-def write_json(path: Path, results: list[Result], config: ModelConfig, computer: dict[str, Any]) -> None:
+def write_json(path: Path, results: list[Result], config: NetworkConfig, measured_on: dict[str, Any]) -> None:
     """Write everything measured: each round's times, and the ratios that the table shows."""
     document = {
-        "machine": computer,
+        "machine": measured_on,
         "model": config.to_dict(),
         "tasks": [
             {
@@ -123,7 +108,7 @@ def write_json(path: Path, results: list[Result], config: ModelConfig, computer:
     try:
         path.write_text(json.dumps(document, indent=2) + "\n")
     except OSError as error:
-        raise OutputError(f"cannot write {path}: {error.strerror}; give another folder with -o") from error
+        raise OutputError(f"cannot write {path}: {error.strerror}", "choose another {output}") from error
 
 
 def write_plot(path: Path, results: list[Result]) -> None:
@@ -131,9 +116,7 @@ def write_plot(path: Path, results: list[Result]) -> None:
     try:
         from matplotlib.figure import Figure
     except ImportError:
-        raise MissingExtraError(
-            "the plot needs matplotlib; install it with: pip install 'shadowmaskformer[evaluate]'"
-        ) from None
+        raise MissingExtraError("the plot needs matplotlib", "pip install 'shadowmaskformer[evaluate]'") from None
     figure = Figure(figsize=(10, 1.2 + 2.2 * len(results)), layout="constrained")
     axes: Any = figure.subplots(len(results), 2, squeeze=False)
     for (speed, memory), result in zip(axes, results, strict=True):

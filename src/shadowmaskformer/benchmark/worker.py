@@ -118,19 +118,20 @@ def _yardstick(job: Job) -> Contestant:
 
 
 def _runtime(job: Job) -> Contestant:
-    from shadowmaskformer.runtimes import load_runtime
+    from shadowmaskformer.removal.task import correct
+    from shadowmaskformer.runtimes import load_session
 
     if job.contender.startswith("torch"):
         _tune_allocator()  # as `remove --runtime torch` does
-    runtime: Any = load_runtime(job.contender.removesuffix("-compile"), job.weights)
+    session: Any = load_session(job.contender.removesuffix("-compile"), job.weights)
     if job.contender == "torch-compile":
         import torch
 
-        runtime.model.correction = torch.compile(runtime.model.correction)
+        session.model.predict = torch.compile(session.model.predict)
     photo, mask = picture(job.size)
     return Contestant(
-        run=lambda: runtime.correct(photo, mask),
-        answer=lambda: {"restored": runtime.correct(photo, mask).apply(photo)},
+        run=lambda: correct(session, photo, mask),
+        answer=lambda: {"restored": correct(session, photo, mask).apply(photo)},
     )
 
 
@@ -174,13 +175,14 @@ def _training(job: Job) -> Contestant:
 def _network(contender: str, weights: str) -> nn.Module:
     from shadowmaskformer.benchmark.yardstick import Yardstick
     from shadowmaskformer.network.model import ShadowMaskFormer
-    from shadowmaskformer.runtimes import why_unavailable
+    from shadowmaskformer.removal.task import check_network
+    from shadowmaskformer.runtimes import backend
 
     network = ShadowMaskFormer.from_pretrained(weights)
     if contender.startswith("yardstick"):
-        return Yardstick.with_weights(network.config, network.state_dict())
+        return Yardstick.with_weights(check_network(network.config), network.state_dict())
     if contender == "native":
-        if reason := why_unavailable("native"):
+        if reason := backend("native").why_not():
             raise ShadowMaskFormerError(reason)
         return network.use_native()
     if contender != "torch":

@@ -16,22 +16,22 @@ import sys
 from pathlib import Path
 
 from shadowmaskformer.errors import ConfigError, MissingExtraError, OutputError
+from shadowmaskformer.runtimes import BACKENDS
 
 HELP = "time the runtimes against the plain network"
 
 SIZES = ("256x256", "480x640", "1536x2048")
 TRAIN_SIZES = ("128x128", "256x256")
-RUNTIMES = ("torch", "onnx", "openvino", "native")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--runtimes",
         nargs="+",
-        default=list(RUNTIMES),
+        default=list(BACKENDS),
         metavar="NAME",
         help="what to measure beside the yardstick; torch-compile and yardstick-tuned (it with our memory "
-        f"settings) are there too; default: {' '.join(RUNTIMES)}",
+        f"settings) are there too; default: {' '.join(BACKENDS)}",
     )
     parser.add_argument(
         "--sizes", nargs="*", default=list(SIZES), metavar="HxW", help=f"pictures; default: {' '.join(SIZES)}"
@@ -62,9 +62,9 @@ def run(args: argparse.Namespace) -> int:
     from shadowmaskformer.benchmark.report import machine, table, write_json, write_plot
 
     if unknown := [name for name in args.runtimes if name not in CONTENDERS]:
-        raise ConfigError(f"no runtime {unknown[0]!r} to measure; choose from {', '.join(CONTENDERS)}")
+        raise ConfigError(f"there is no runtime {unknown[0]!r} to measure", f"choose from {', '.join(CONTENDERS)}")
     if args.rounds < 1:
-        raise ConfigError(f"--rounds is {args.rounds}; give at least 1")
+        raise ConfigError(f"rounds is {args.rounds}", "give at least {rounds=1}")
     tasks = [Task(_size(text)) for text in args.sizes]
     if args.train:
         tasks += [Task(_size(text), training=True) for text in args.train_sizes]

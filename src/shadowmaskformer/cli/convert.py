@@ -30,11 +30,14 @@ def run(args: argparse.Namespace) -> int:
     from shadowmaskformer.errors import OutputError
     from shadowmaskformer.network import weights
     from shadowmaskformer.network.config import VARIANTS
+    from shadowmaskformer.network.release import read_release
 
     folder: Path = args.output or args.checkpoint.with_suffix("")
     if (folder / weights.WEIGHTS_FILE).exists() and not args.overwrite:
-        raise OutputError(f"{folder / weights.WEIGHTS_FILE} exists; choose another -o or pass --overwrite")
-    config, arrays = weights.read_release(args.checkpoint)
+        raise OutputError(
+            f"{folder / weights.WEIGHTS_FILE} exists", "replace it with {overwrite=True} or choose another {output}"
+        )
+    config, arrays = read_release(args.checkpoint)
     path = weights.save(folder, config, arrays, half=args.half)
     size = next((name for name, known in VARIANTS.items() if known.depths == config.depths), f"depths {config.depths}")
     count = sum(int(np.prod(array.shape)) for array in arrays.values())

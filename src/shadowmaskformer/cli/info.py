@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import importlib.metadata
 import importlib.util
 import json
-import os
-import platform
 from typing import Any
 
 HELP = "versions, runtimes, devices and weights, for bug reports"
@@ -23,19 +20,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def gather() -> dict[str, Any]:
-    """All that is shown."""
-    from shadowmaskformer import engine, runtimes
+    """Return all that is shown."""
+    from shadowmaskformer import engine, machine
     from shadowmaskformer.network import weights
+    from shadowmaskformer.runtimes import BACKENDS
 
-    def version(package: str) -> str | None:
-        try:
-            return importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
-            return None
-
-    reasons = {name: runtimes.why_unavailable(name) for name in runtimes.RUNTIMES}
-    active = next((name for name in ("native", "torch") if reasons[name] is None), None)
-    devices = [f"cpu: {platform.processor() or platform.machine()}, {os.cpu_count()} cores"]
+    reasons = {name: backend.why_not() for name, backend in BACKENDS.items()}
+    active = next((n for n, backend in BACKENDS.items() if not backend.runs_exports and reasons[n] is None), None)
+    devices = [f"cpu: {machine.processor()}, {machine.cores()} cores"]
     if importlib.util.find_spec("torch"):
         import torch
 
@@ -43,14 +35,14 @@ def gather() -> dict[str, Any]:
         if torch.backends.mps.is_available():
             devices.append("mps")
     return {
-        "shadowmaskformer": version("shadowmaskformer"),
-        "python": platform.python_version(),
-        "system": platform.platform(),
-        "packages": {package: version(package) for package in _PACKAGES},
+        **machine.versions("shadowmaskformer"),
+        "python": machine.python(),
+        "system": machine.system(),
+        "packages": machine.versions(*_PACKAGES),
         "devices": devices,
         "runtimes": {name: reason or "ready" for name, reason in reasons.items()},
         "runtime_used_on_cpu": active,
-        "instruction_set": None if reasons["native"] else engine.isa(),
+        "instruction_set": None if engine.why_unavailable() else engine.isa(),
         "weights": weights.shipped(),
     }
 

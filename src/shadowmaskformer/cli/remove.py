@@ -21,6 +21,8 @@ import sys
 import time
 from pathlib import Path
 
+from shadowmaskformer.runtimes import BACKENDS
+
 HELP = "remove the shadow from a photo"
 
 
@@ -54,7 +56,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     how.add_argument("--weights", help="shipped name, folder, hf:owner/name or exported file (default: default)")
     how.add_argument(
         "--runtime",
-        choices=("native", "torch", "onnx", "openvino"),
+        choices=tuple(BACKENDS),
         help="default: native, the fastest on a CPU",
     )
     how.add_argument("--device", help="cpu, cuda, mps (default: cpu; others run on PyTorch)")
@@ -122,8 +124,8 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps({
             "input": args.photo, "mask": args.mask, "output": str(target),
             "compare": str(comparison) if comparison else None, **result.facts(), "method": args.method,
-            "weights": (args.weights or "default") if remover.runtime else None,
-            "runtime": remover.runtime.name if remover.runtime else None, "seconds": round(seconds, 3),
+            "weights": (args.weights or "default") if remover.session else None,
+            "runtime": remover.session.name if remover.session else None, "seconds": round(seconds, 3),
             "version": __version__, "warnings": warnings,
         }))  # fmt: skip
     elif not args.quiet:

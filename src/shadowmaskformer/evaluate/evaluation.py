@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.metadata
-import platform
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from shadowmaskformer import data
+from shadowmaskformer import data, machine
 from shadowmaskformer.data.layouts import first_ten
 from shadowmaskformer.errors import EvaluationError
 from shadowmaskformer.evaluate.methods import MaskSource, Method, Predictions
@@ -158,11 +156,7 @@ def evaluate(
 
 
 def versions() -> dict[str, str]:
-    """What made the numbers: this package, its libraries, the interpreter and the machine."""
-    found = {"python": platform.python_version(), "machine": f"{platform.system()} {platform.machine()}"}
-    for package in ("shadowmaskformer", "numpy", "pillow", "torch", "matplotlib"):
-        try:
-            found[package] = importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return found
+    """Return what made the numbers: this package, its libraries, the interpreter and the machine."""
+    found = machine.versions("shadowmaskformer", "numpy", "pillow", "torch", "matplotlib")
+    packages = {package: version for package, version in found.items() if version}
+    return {"python": machine.python(), "machine": machine.architecture(), **packages}

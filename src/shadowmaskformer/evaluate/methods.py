@@ -26,7 +26,7 @@ from shadowmaskformer.errors import ConfigError, EvaluationError
 from shadowmaskformer.evaluate.protocols import as_float, as_uint8
 from shadowmaskformer.light.relight import RULE
 from shadowmaskformer.network import weights as weights_room
-from shadowmaskformer.network.embedding import embedding_of
+from shadowmaskformer.network.kinds import input_channels
 from shadowmaskformer.photo import endings, read_photo
 
 MASK_SOURCES = ("dataset", "derived")
@@ -244,7 +244,7 @@ class RemoverMethod:
             file = weights_room.locate(weights)
             self.name = name or _weights_name(file)
             config, arrays = weights_room.load(weights)
-            floor = f" relight {RULE}" if embedding_of(config).starts_relit else ""
+            floor = f" relight {RULE}" if "start" in input_channels(config) else ""
             self.identity = f"weights {hashlib.sha256(file.read_bytes()).hexdigest()} {config.to_dict()}{floor}"
             self.params_m = sum(array.size for array in arrays.values()) / 1e6
 

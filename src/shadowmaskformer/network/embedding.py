@@ -34,7 +34,7 @@ class Embedding:
     channels: int = 3
 
     def project(self, x: Array, mp: Array, start: Array, config: ModelConfig) -> tuple[Array, ...]:
-        """The pictures of the formula, for the caller to join along their channels."""
+        """Return the pictures of the formula, for the caller to join along their channels."""
         pictures = self.formula(x, mp, start, config)
         return pictures if isinstance(pictures, tuple) else (pictures,)
 
@@ -84,7 +84,7 @@ EMBEDDINGS: dict[str, Embedding] = {
 
 
 def embedding_of(config: ModelConfig) -> Embedding:
-    """The embedding that `config` names."""
+    """Return the embedding that `config` names."""
     try:
         return EMBEDDINGS[config.embedding]
     except KeyError:

@@ -1,6 +1,6 @@
 """The network of "ShadowMaskFormer: Mask Augmented Patch Embedding for Shadow Removal" (IEEE TAI 2025).
 
-Read it from the bottom: `ShadowMaskFormer` is a U of five stages of `Block`s between a patch embedding and the
+Read it from the bottom: `ShadowMaskFormer` is a `UNetwork`, five stages of `Block`s, between a patch embedding and the
 soft reconstruction `J = K·x − B + x`. Between the two 3×3 convolutions, pictures are tokens (B, H, W, C):
 channels last, so that every 1×1 convolution is a `Linear`.
 """
@@ -8,17 +8,21 @@ channels last, so that every 1×1 convolution is a `Linear`.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Self
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from shadowmaskformer.engine import ops
-from shadowmaskformer.network.config import ModelConfig
-from shadowmaskformer.network.embedding import embedding_of
+from shadowmaskformer.errors import WeightsError
+from shadowmaskformer.network import weights
+from shadowmaskformer.network.config import BIAS_HIDDEN, ModelConfig, NetworkConfig
+from shadowmaskformer.network.kinds import input_channels, kind_of
+from shadowmaskformer.network.reconstruction import reconstruct, scaled, unscaled
 
-BIAS_HIDDEN = 256
 STRIDE = 4
 """The U halves the picture twice, so sizes are padded to multiples of this."""
 
@@ -51,7 +55,7 @@ class RescaledLayerNorm(nn.Module):
 
 
 def _mean(tokens: Tensor) -> Tensor:
-    """The mean of each picture (B, H, W, C), as (B, 1, 1, 1)."""
+    """Return the mean of each picture (B, H, W, C), as (B, 1, 1, 1)."""
     # Row by row: ONNX Runtime adds up a whole picture one number after the other and loses digits on the way.
     return tokens.mean((2, 3), keepdim=True).mean(1, keepdim=True)
 
@@ -108,7 +112,7 @@ class Block(nn.Module):
 
     native = False
 
-    def __init__(self, config: ModelConfig, stage: int, index: int) -> None:
+    def __init__(self, config: NetworkConfig, stage: int, index: int) -> None:
         super().__init__()
         width, hidden = config.widths[stage], config.widths[stage] * config.mlp_ratios[stage]
         self.heads, self.window, self.shift = config.heads[stage], config.window, config.shift(index)
@@ -222,15 +226,17 @@ class Upsample(nn.Linear):
         return F.pixel_shuffle(super().forward(input).permute(0, 3, 1, 2), 2).permute(0, 2, 3, 1)
 
 
-class ShadowMaskFormer(nn.Module):
-    """Photo and shadow mask in, shadow-free photo out; any size, any batch."""
+class UNetwork(nn.Module):
+    """Five stages of blocks in a U, between the pictures of its kind (`kinds.KINDS`) and a head.
 
-    def __init__(self, config: ModelConfig | None = None) -> None:
+    It takes pictures of any size and any number of them.
+    """
+
+    def __init__(self, config: NetworkConfig) -> None:
         super().__init__()
-        self.config = config = config or ModelConfig()
-        self.embedding = embedding_of(config)
-        width = config.widths
-        self.embed = nn.Conv2d(self.embedding.channels, width[0], 3, padding=1)
+        self.config = config
+        kind, width = kind_of(config), config.widths
+        self.embed = nn.Conv2d(kind.channels(config), width[0], 3, padding=1)
         self.stages = nn.ModuleList(
             nn.Sequential(*(Block(config, stage, index) for index in range(depth)))
             for stage, depth in enumerate(config.depths)
@@ -239,7 +245,73 @@ class ShadowMaskFormer(nn.Module):
         self.up = nn.ModuleList(Upsample(width[i], width[i + 1]) for i in (2, 3))
         self.skip = nn.ModuleList(nn.Linear(width[i], width[i]) for i in (3, 4))
         self.fuse = nn.ModuleList(SelectiveFusion(width[i]) for i in (3, 4))
-        self.head = nn.Conv2d(width[4], 4, 3, padding=1)
+        self.head = nn.Conv2d(width[4], kind.head_channels, 3, padding=1)
+
+    def embedded(self, pictures: Mapping[str, Tensor]) -> Tensor:
+        """Return what the first convolution sees, (B, C, H, W), of the kind's pictures, all in [-1, 1]."""
+        return torch.cat(kind_of(self.config).project(pictures, self.config), dim=1)
+
+    def predict(self, projected: Tensor) -> Tensor:
+        """Return the head, (B, n, H, W), for an embedded picture (B, C, H, W)."""
+        height, width = projected.shape[-2:]
+        padded = F.pad(projected, (0, -width % STRIDE, 0, -height % STRIDE))
+        tokens = self.embed(padded).permute(0, 2, 3, 1)
+        full = self.stages[0](tokens)
+        half = self.stages[1](self.down[0](full))
+        tokens = self.up[0](self.stages[2](self.down[1](half)))
+        tokens = self.fuse[0](tokens, self.skip[0](half)) + tokens
+        tokens = self.up[1](self.stages[3](tokens))
+        tokens = self.fuse[1](tokens, self.skip[1](full)) + tokens
+        head = self.head(self.stages[4](tokens).permute(0, 3, 1, 2))
+        return head[..., :height, :width]
+
+    def look(self, pictures: Mapping[str, Tensor], view: tuple[int, int] | None = None) -> Tensor:
+        """Return the head, (B, n, H, W), for the kind's pictures.
+
+        Args:
+            pictures: each (B, channels, H, W), in [-1, 1], by name.
+            view: height and width at which the network looks at them; the head is enlarged to their own. None
+                looks at them as they are. This is the rule of `NetworkConfig.view_pixels`, with gradients.
+        """
+        if view is None:
+            return self.predict(self.embedded(pictures))
+        seen = {name: F.adaptive_avg_pool2d(picture, view) for name, picture in pictures.items()}
+        size = next(iter(pictures.values())).shape[-2:]
+        return F.interpolate(self.predict(self.embedded(seen)), size, mode="bilinear")
+
+    def outputs(self, pictures: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Return what an exported file gives, by name, for the kind's pictures in [0, 1]."""
+        return {"head": self.look({name: scaled(picture) for name, picture in pictures.items()})}
+
+    def use_native(self, enabled: bool = True) -> Self:
+        """Run the blocks on the native engine, gradients too, wherever tokens are float32 on a CPU and it is built."""
+        for module in self.modules():
+            if isinstance(module, Block):
+                module.native = enabled
+        return self
+
+    @classmethod
+    def from_pretrained(cls, name: str | Path) -> Self:
+        """Load shipped weights by name, a local folder or file, or a hub repository; see `weights.load`."""
+        config, arrays = weights.load(name)
+        network = kind_of(config).network()
+        if not issubclass(network, cls):
+            raise WeightsError(f"{name} holds a network of the kind {config.kind!r}, not a {cls.__name__}")
+        model = network(config)
+        model.load_state_dict({key: torch.from_numpy(array) for key, array in arrays.items()})
+        return model.eval()
+
+    def save_pretrained(self, folder: str | Path) -> None:
+        """Write `model.safetensors` and `config.json` into `folder`."""
+        arrays = {key: tensor.detach().float().cpu().numpy() for key, tensor in self.state_dict().items()}
+        weights.save(folder, self.config, arrays)
+
+
+class ShadowMaskFormer(UNetwork):
+    """Photo and shadow mask in, shadow-free photo out."""
+
+    def __init__(self, config: ModelConfig | None = None) -> None:
+        super().__init__(config or ModelConfig())
 
     def forward(
         self, photo: Tensor, mask: Tensor, start: Tensor | None = None, view: tuple[int, int] | None = None
@@ -257,60 +329,22 @@ class ShadowMaskFormer(nn.Module):
         Returns:
             RGB, (B, 3, H, W), around [0, 1], not clamped.
         """
-        if start is None:
-            if self.embedding.starts_relit:
-                raise ValueError(f"embedding {self.config.embedding!r} corrects the relit photo; pass it as `start`")
-            start = photo
-        x, mp, start = 2 * photo - 1, 2 * mask - 1, 2 * start - 1
-        if view is None:
-            head = self.correction(self.embedded(x, mp, start))
-        else:
-            seen = [F.adaptive_avg_pool2d(picture, view) for picture in (x, mp, start)]
-            head = F.interpolate(self.correction(self.embedded(*seen)), photo.shape[-2:], mode="bilinear")
+        if start is None and "start" in input_channels(self.config):
+            raise ValueError("this network corrects the relit photo; pass it as `start`")
+        pictures = {"photo": photo, "mask": mask, "start": photo if start is None else start}
+        pictures = {name: scaled(picture) for name, picture in pictures.items()}
+        return self.restore(self.look(pictures, view), pictures["start"])
+
+    def restore(self, head: Tensor, start: Tensor) -> Tensor:
+        """Return the corrected picture, around [0, 1], for K and B, (B, 4, H, W), and the start, in [-1, 1]."""
         gain, offset = head.split((1, 3), dim=1)
-        return ((gain * start - offset + start) + 1) / 2
+        return unscaled(reconstruct(gain, offset, start))
 
-    def embedded(self, x: Tensor, mp: Tensor, start: Tensor) -> Tensor:
-        """What the first convolution sees, (B, C, H, W), of photo, mask and start, all in [-1, 1]."""
-        return torch.cat(self.embedding.project(x, mp, start, self.config), dim=1)
-
-    def correction(self, projected: Tensor) -> Tensor:
-        """K (one channel) and B (three) of the soft reconstruction, for an embedded picture (B, C, H, W)."""
-        height, width = projected.shape[-2:]
-        padded = F.pad(projected, (0, -width % STRIDE, 0, -height % STRIDE))
-        tokens = self.embed(padded).permute(0, 2, 3, 1)
-        full = self.stages[0](tokens)
-        half = self.stages[1](self.down[0](full))
-        tokens = self.up[0](self.stages[2](self.down[1](half)))
-        tokens = self.fuse[0](tokens, self.skip[0](half)) + tokens
-        tokens = self.up[1](self.stages[3](tokens))
-        tokens = self.fuse[1](tokens, self.skip[1](full)) + tokens
-        head = self.head(self.stages[4](tokens).permute(0, 3, 1, 2))
-        return head[..., :height, :width]
-
-    def use_native(self, enabled: bool = True) -> ShadowMaskFormer:
-        """Run the blocks on the native engine, gradients too, wherever tokens are float32 on a CPU and it is built."""
-        for module in self.modules():
-            if isinstance(module, Block):
-                module.native = enabled
-        return self
-
-    @classmethod
-    def from_pretrained(cls, name: str | Path) -> ShadowMaskFormer:
-        """Load shipped weights by name, a local folder or file, or a Hugging Face hub repository."""
-        from shadowmaskformer.network import weights
-
-        config, arrays = weights.load(name)
-        model = cls(config)
-        model.load_state_dict({key: torch.from_numpy(array) for key, array in arrays.items()})
-        return model.eval()
-
-    def save_pretrained(self, folder: str | Path) -> None:
-        """Write `model.safetensors` and `config.json` into `folder`."""
-        from shadowmaskformer.network import weights
-
-        arrays = {key: tensor.detach().float().cpu().numpy() for key, tensor in self.state_dict().items()}
-        weights.save(folder, self.config, arrays)
+    def outputs(self, pictures: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Return the restored picture, not clamped, and the head."""
+        head = super().outputs(pictures)["head"]
+        start = pictures["start"] if "start" in pictures else pictures["photo"]
+        return {"restored": self.restore(head, scaled(start)), "head": head}
 
 
 def _xavier_(weight: Tensor, gain: float) -> None:

@@ -23,10 +23,10 @@ from shadowmaskformer.light.correction import Correction
 from shadowmaskformer.light.fullsize import Restoration
 from shadowmaskformer.light.relight import measure
 from shadowmaskformer.photo import ImageSource, Photo, local_path, name_of, read_photo
-from shadowmaskformer.removal import adapters
+from shadowmaskformer.removal import adapters, task
 from shadowmaskformer.removal.job import Removal, RemovedFile, output_path, remove_file
 from shadowmaskformer.removal.options import Options, complete
-from shadowmaskformer.runtimes import Runtime, load_runtime
+from shadowmaskformer.runtimes import Session, check_threads, load_session
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +38,6 @@ RELIT_PIXELS = 1024 * 1024
 """The same for the floor, and for networks that look at a smaller copy anyway: only the relit photo costs more."""
 
 ImageT = TypeVar("ImageT")
-_MAX_THREADS = 1024
 
 
 class ShadowRemover:
@@ -59,7 +58,7 @@ class ShadowRemover:
         Args:
             weights: shipped weights by name, a folder, `hf:owner/name`, or an exported file; None is "default".
             method: `network`, or `relight` for the floor that needs no weights.
-            runtime: `native`, `torch`, `onnx` or `openvino`; None chooses.
+            runtime: a name in `runtimes.BACKENDS`, such as `native` or `torch`; None chooses.
             device: `cpu`, `cuda`, `mps`, …; None chooses.
             threads: CPU threads; None uses all.
             working_pixels: photos with more pixels are corrected on a copy of about this size, and the correction is
@@ -71,29 +70,22 @@ class ShadowRemover:
             raise ConfigError(f"method 'relight' uses no weights, got {str(weights)!r}", "leave one of them out")
         if working_pixels is not None and working_pixels < 1:
             raise ConfigError(f"working_pixels is {working_pixels}", "give at least 1")
-        whole: object = threads  # whatever a caller passes
-        if whole is not None and not (type(whole) is int and 1 <= whole <= _MAX_THREADS):
-            raise ConfigError(f"threads is {threads!r}", f"give {{threads}} as a whole number, 1 to {_MAX_THREADS}")
+        check_threads(threads)
         self._arguments: dict[str, Any] = {
             "weights": weights, "method": method, "runtime": runtime, "device": device, "threads": threads,
             "working_pixels": working_pixels,
         }  # fmt: skip
         self.method: Method = method
-        self.runtime: Runtime | None = None
+        self.session: Session | None = None
         if method == "network":
-            self.runtime = load_runtime(runtime, weights or "default", device=device, threads=threads)
-        looks_at_all = self.runtime is not None and not self.runtime.config.view_pixels
+            self.session = load_session(runtime, weights or "default", device=device, threads=threads)
+            task.check_network(self.session.config)
+        looks_at_all = self.session is not None and not self.session.config.view_pixels
         self.working_pixels = working_pixels or (WORKING_PIXELS if looks_at_all else RELIT_PIXELS)
 
     def __repr__(self) -> str:
         given = ", ".join(f"{name}={value!r}" for name, value in self._arguments.items() if value is not None)
         return f"ShadowRemover({given})"
-
-    def __getstate__(self) -> dict[str, Any]:
-        return self._arguments
-
-    def __setstate__(self, arguments: dict[str, Any]) -> None:
-        self.__init__(**arguments)
 
     def find(self, photo: Floats, mask: Floats) -> Restoration:
         """Find how the light must change, on a picture that is looked at as it is.
@@ -104,9 +96,9 @@ class ShadowRemover:
         """
         if photo.ndim != 3 or photo.shape != (*mask.shape, 3):
             raise ArrayError(f"photo is {photo.shape}, mask is {mask.shape}; give (H, W, 3) and (H, W) of one size")
-        if self.runtime is None:
+        if self.session is None:
             return Restoration(mask.shape, light=measure(photo, mask))
-        return Restoration(mask.shape, network=self.runtime.correct(photo, mask))
+        return task.find(self.session, photo, mask)
 
     def correct(self, photo: Floats, mask: Floats) -> Correction:
         """Return the raw answer of the method over the whole picture: gain and offset per pixel.

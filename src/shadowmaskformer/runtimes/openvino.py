@@ -1,18 +1,26 @@
-"""A network exported to OpenVINO, on its CPU plugin in float32, without PyTorch."""
+"""Networks exported to OpenVINO, on its CPU plugin in float32, without PyTorch."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
 
+from shadowmaskformer.arrays import Floats
 from shadowmaskformer.errors import WeightsError
-from shadowmaskformer.light.correction import Correction
-from shadowmaskformer.runtimes import Floats
-from shadowmaskformer.runtimes.exported import CONFIG_KEY, config_from_text, correction_of, exported_file, feed
+from shadowmaskformer.network.kinds import config_from_text, config_to_text
+from shadowmaskformer.runtimes import onnx
+from shadowmaskformer.runtimes.files import CONFIG_KEY, feed, head_of
+from shadowmaskformer.runtimes.session import Reloading
+
+if TYPE_CHECKING:
+    from shadowmaskformer.network.model import UNetwork
+    from shadowmaskformer.runtimes.backends import Outputs
 
 
-class OpenVinoRuntime:
-    """An `.xml` file of `shadowmaskformer export`, its `.bin` beside it; safe to call from several threads.
+class OpenVinoSession(Reloading):
+    """An `.xml` file of `shadowmaskformer export`, its `.bin` beside it.
 
     Args:
         path: the `.xml` file.
@@ -22,36 +30,62 @@ class OpenVinoRuntime:
     name = "openvino"
 
     def __init__(self, path: str | Path, threads: int | None = None) -> None:
-        import openvino
+        model, self._compiled = _open(Path(path), threads)
+        self._inputs = {each.any_name for each in self._compiled.inputs}
+        text = model.get_rt_info(CONFIG_KEY).astype(str) if model.has_rt_info(CONFIG_KEY) else None
+        self.config = config_from_text(text, Path(path))
 
-        path = exported_file(path, self.name)
-        # Without the hint, processors that have bfloat16 compute in it: wrong by several 8-bit levels.
-        settings: dict[str, Any] = {"INFERENCE_PRECISION_HINT": "f32"}
-        if threads is not None:
-            settings["INFERENCE_NUM_THREADS"] = threads
-        try:
-            core = openvino.Core()
-            model = core.read_model(path)
-            self.config = config_from_text(_rt_info(model), path)
-            self._compiled: Any = core.compile_model(model, "CPU", settings)
-            self._inputs = {each.any_name for each in self._compiled.inputs}
-        except RuntimeError as error:
-            reason = str(error).strip().splitlines()[-1]
-            raise WeightsError(f"{path} cannot be loaded by OpenVINO ({reason}); export it again") from error
-
-    def correct(self, photo: Floats, mask: Floats) -> Correction:
-        """Find the correction that removes the shadow; see `Runtime.correct`."""
-        arrays, given = feed(self.config, photo, mask)
+    def run(self, inputs: Mapping[str, Floats]) -> Floats:
+        """Run the network on one picture; see `Session.run`."""
         # A request of its own for each call: one request serves one thread.
-        used = {name: array for name, array in arrays.items() if name in self._inputs}
-        answer = self._compiled.create_infer_request().infer(used)
-        return correction_of(answer["head"], given)
+        request = self._compiled.create_infer_request()
+        return head_of(request.infer(feed(self.config, inputs, self._inputs))["head"])
 
 
-def _rt_info(model: Any) -> str | None:
-    return model.get_rt_info(CONFIG_KEY).astype(str) if model.has_rt_info(CONFIG_KEY) else None
-
-
-def load(weights: str | Path, *, device: str | None = None, threads: int | None = None) -> OpenVinoRuntime:
+def load(weights: str | Path, *, device: str | None = None, threads: int | None = None) -> OpenVinoSession:
     """Load an exported `.xml` file; it runs on the CPU."""
-    return OpenVinoRuntime(weights, threads)
+    return OpenVinoSession(weights, threads)
+
+
+def _open(path: Path, threads: int | None) -> tuple[Any, Any]:
+    """Return the model and the model compiled."""
+    import openvino
+
+    # Without the hint, processors that have bfloat16 compute in it: wrong by several 8-bit levels.
+    settings: dict[str, Any] = {"INFERENCE_PRECISION_HINT": "f32"}
+    if threads is not None:
+        settings["INFERENCE_NUM_THREADS"] = threads
+    try:
+        core = openvino.Core()
+        model = core.read_model(path)
+        return model, core.compile_model(model, "CPU", settings)
+    except RuntimeError as error:
+        reason = str(error).strip().splitlines()[-1]
+        raise WeightsError(f"{path} cannot be loaded by OpenVINO ({reason})", "export it again") from error
+
+
+# --- export -----------------------------------------------------------------------------------------------------------
+
+
+def write(model: UNetwork, path: Path) -> None:
+    """Write the network as an `.xml` file, its weights beside it."""
+    import openvino
+
+    with TemporaryDirectory() as folder:
+        source = Path(folder) / "model.onnx"
+        onnx.write(model, source)
+        graph: Any = openvino.convert_model(source)
+    graph.set_rt_info(config_to_text(model.config), CONFIG_KEY)
+    openvino.save_model(graph, path, compress_to_fp16=False)
+
+
+def open_file(path: Path) -> Outputs:
+    """Open a file for comparison with the network."""
+    _, compiled = _open(path, None)
+    used = [each.any_name for each in compiled.inputs]
+
+    def run(arrays: dict[str, Floats]) -> dict[str, Floats]:
+        answer = compiled({name: arrays[name] for name in used})
+        return {each.any_name: answer[each] for each in compiled.outputs}
+
+    return run

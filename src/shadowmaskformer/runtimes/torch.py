@@ -2,44 +2,51 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
+from shadowmaskformer.arrays import Floats
 from shadowmaskformer.errors import ConfigError
-from shadowmaskformer.light.correction import Correction
-from shadowmaskformer.network.config import ModelConfig
-from shadowmaskformer.network.model import ShadowMaskFormer
-from shadowmaskformer.runtimes import Floats, network_input, to_correction
+from shadowmaskformer.network.kinds import config_to_text, embed, input_channels
+from shadowmaskformer.network.model import UNetwork
+from shadowmaskformer.runtimes.files import CONFIG_KEY, example, for_export, output_names
+from shadowmaskformer.runtimes.session import Reloading
+
+if TYPE_CHECKING:
+    from shadowmaskformer.runtimes.backends import Outputs
 
 
-class TorchRuntime:
-    """A `ShadowMaskFormer` behind the runtime protocol."""
+class TorchSession(Reloading):
+    """A PyTorch network, on whichever device it is."""
 
     name = "torch"
 
-    def __init__(self, model: ShadowMaskFormer, device: str | None = None) -> None:
-        try:
-            self.device = torch.device(device or _best_device())
-            self.model = model.to(self.device).eval()
-        except (RuntimeError, AssertionError) as error:
-            reason = str(error).splitlines()[0]
-            raise ConfigError(f"device {device!r} cannot be used ({reason}); try --device cpu") from error
-        self.config: ModelConfig = model.config
+    def __init__(self, model: UNetwork) -> None:
+        self.model, self.config = model, model.config
 
-    def correct(self, photo: Floats, mask: Floats) -> Correction:
-        """Find the correction that removes the shadow; see `Runtime.correct`."""
-        return correct(self.model, photo, mask)
+    def run(self, inputs: Mapping[str, Floats]) -> Floats:
+        """Run the network on one picture; see `Session.run`."""
+        projected = torch.from_numpy(embed(self.config, inputs)).to(self.model.head.weight.device)
+        with torch.inference_mode():
+            head = self.model.predict(projected.permute(2, 0, 1)[None])
+        return np.ascontiguousarray(head[0].permute(1, 2, 0).float().cpu().numpy())
 
 
-def correct(model: ShadowMaskFormer, photo: Floats, mask: Floats) -> Correction:
-    """What `model`, on whichever device it is, makes of a photo; see `Runtime.correct`."""
-    given = network_input(model.config, photo, mask)
-    projected = torch.from_numpy(given.projected(model.config)).to(model.head.weight.device)
-    with torch.inference_mode():
-        head = model.correction(projected.permute(2, 0, 1)[None])
-    return to_correction(np.ascontiguousarray(head[0].permute(1, 2, 0).float().cpu().numpy()), given)
+def load(weights: str | Path, *, device: str | None = None, threads: int | None = None) -> TorchSession:
+    """Load weights onto a device; None takes the GPU where there is one."""
+    if threads is not None:
+        torch.set_num_threads(threads)
+    model = UNetwork.from_pretrained(weights)
+    try:
+        model = model.to(torch.device(device or _best_device()))
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        raise ConfigError(f"the device {device!r} cannot be used ({reason})", 'try {device="cpu"}') from error
+    return TorchSession(model.eval())
 
 
 def _best_device() -> str:
@@ -48,8 +55,44 @@ def _best_device() -> str:
     return "mps" if torch.backends.mps.is_available() else "cpu"
 
 
-def load(weights: str | Path, *, device: str | None = None, threads: int | None = None) -> TorchRuntime:
-    """Load weights onto a device; None takes the GPU where there is one."""
-    if threads is not None:
-        torch.set_num_threads(threads)
-    return TorchRuntime(ShadowMaskFormer.from_pretrained(weights), device)
+# --- export -----------------------------------------------------------------------------------------------------------
+
+
+def write(model: UNetwork, path: Path) -> None:
+    """Write the network as a `.pt2` file, for `torch.export.load`."""
+    from torch.export import Dim
+    from torch.fx.experimental import _config
+
+    from shadowmaskformer.runtimes.backends import BACKENDS
+
+    tracing: Any = _config
+    form = BACKENDS["torch"].export
+    side = form.smallest_side if form else 1
+    axes = {0: Dim("batch", min=1), 2: Dim("height", min=side), 3: Dim("width", min=side)}
+    # Without these two, the exporter refuses sizes of which it cannot prove that no axis gets length one.
+    with torch.no_grad(), tracing.patch(backed_size_oblivious=True):
+        program = torch.export.export(
+            for_export(model),
+            example(model),
+            dynamic_shapes=(tuple(axes for _ in input_channels(model.config)),),
+            prefer_deferred_runtime_asserts_over_guards=True,
+        )
+    names = ",".join(output_names(model))
+    torch.export.save(program, path, extra_files={CONFIG_KEY: config_to_text(model.config), OUTPUTS_KEY: names})
+
+
+OUTPUTS_KEY = "shadowmaskformer.outputs"
+"""Where a `.pt2` file keeps the names of its outputs, which its program returns as a tuple."""
+
+
+def open_file(path: Path) -> Outputs:
+    """Open a file for comparison with the network."""
+    extra: dict[str, Any] = {OUTPUTS_KEY: ""}
+    program: Any = torch.export.load(path, extra_files=extra).module()
+
+    def run(arrays: dict[str, Floats]) -> dict[str, Floats]:
+        with torch.no_grad():
+            answer = program(*(torch.from_numpy(array) for array in arrays.values()))
+        return {name: each.numpy() for name, each in zip(extra[OUTPUTS_KEY].split(","), answer, strict=True)}
+
+    return run

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import tomllib
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -11,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from shadowmaskformer.errors import ConfigError
-from shadowmaskformer.network.config import ModelConfig, variant
-from shadowmaskformer.network.embedding import embedding_of
+from shadowmaskformer.network.config import NetworkConfig, check_fields
+from shadowmaskformer.network.kinds import find_variant, input_channels
 
 RECIPES = Path(__file__).parent / "recipes"
 
@@ -22,7 +21,7 @@ class TrainConfig:
     """Everything that determines a run besides the data; its defaults are the paper's.
 
     Attributes:
-        variant: the network's size, a name in `config.VARIANTS`.
+        variant: the network's kind and size, a name that `kinds.find_variant` knows.
         embedding: its patch embedding.
         w1: gain that MAPE gives shadow pixels.
         w2: gain that MAPE gives lit pixels.
@@ -48,7 +47,7 @@ class TrainConfig:
         augment: fields of `data.Augment` that are switched on; empty is the paper: none.
         validation_share: share of the training pictures held out for validation with their scenes.
         validation_size: side of the validation pictures, in pixels.
-        validation_pictures: how many of these are scored, spread evenly; so many others, of scenes that stay in
+        validation_pictures: how many of these are scored, spread evenly; as many others, of scenes that stay in
             training, are held out and scored beside them.
         validations: how often the run is validated, evenly over its length.
         checkpoint_every_s: seconds between checkpoints.
@@ -77,7 +76,7 @@ class TrainConfig:
     clip_norm: float = 0.0
     ema_decay: float = 0.0
     losses: Mapping[str, float] = field(default_factory=lambda: {"l1": 1.0})
-    augment: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    augment: Mapping[str, float] = field(default_factory=dict[str, float])
     validation_share: float = 0.05
     validation_size: int = 256
     validation_pictures: int = 64
@@ -117,8 +116,8 @@ class TrainConfig:
             raise ConfigError(f"precision is {self.precision!r}; choose float32 or mixed")
         self.model_config()
 
-    def model_config(self) -> ModelConfig:
-        """The network that this run trains."""
+    def model_config(self) -> NetworkConfig:
+        """Return the configuration of the network that this run trains."""
         changes: dict[str, Any] = {
             "embedding": self.embedding,
             "w1": self.w1,
@@ -128,56 +127,29 @@ class TrainConfig:
         }
         if self.depths:
             changes["depths"] = self.depths
-        return dataclasses.replace(variant(self.variant), **changes)
+        start = find_variant(self.variant)
+        known = {field.name for field in dataclasses.fields(start)}
+        return dataclasses.replace(start, **{key: value for key, value in changes.items() if key in known})
 
     def to_dict(self) -> dict[str, Any]:
-        """The configuration as plain JSON types."""
+        """Return the configuration as plain JSON types."""
         return {key: list(v) if isinstance(v, tuple) else v for key, v in dataclasses.asdict(self).items()}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], *, source: str = "the recipe") -> TrainConfig:
-        """Inverse of `to_dict`; an unknown key or a value of the wrong type is an error naming `source`."""
-        defaults = {f.name: getattr(cls(), f.name) for f in dataclasses.fields(cls)}
-        checked: dict[str, Any] = {}
-        for key, value in values.items():
-            if key not in defaults:
-                raise ConfigError(f"unknown key {key!r} in {source}; known: {', '.join(defaults)}")
-            checked[key] = _as_type_of(defaults[key], value, f"{key} in {source}")
-        return cls(**checked)
-
-
-def _as_type_of(example: Any, value: Any, where: str) -> Any:
-    wanted = {bool: bool, int: int, float: (int, float), str: str, tuple: (list, tuple), dict: dict}[type(example)]
-    if not isinstance(value, wanted) or (isinstance(value, bool) and not isinstance(example, bool)):
-        raise ConfigError(f"{where} is {_toml(value)}; expected a value such as {_toml(example)}")
-    inner = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else ()
-    fractions = isinstance(value, dict) or where.startswith("shares ")
-    for each in inner:
-        if isinstance(each, bool) or not isinstance(each, (int, float) if fractions else int):
-            raise ConfigError(f"{where} holds {_toml(each)}; expected {'' if fractions else 'whole '}numbers")
-    return float(value) if isinstance(example, float) and isinstance(value, int) else value
-
-
-def _toml(value: Any) -> str:
-    """The value as a recipe or `--set` would have it.
-
-    >>> _toml((256, 128)), _toml(True), _toml({"l1": 1.0})
-    ('[256, 128]', 'true', '{ l1 = 1.0 }')
-    """
-    if isinstance(value, Mapping):
-        return "{ " + ", ".join(f"{key} = {_toml(each)}" for key, each in value.items()) + " }"
-    return json.dumps(list(value) if isinstance(value, tuple) else value, ensure_ascii=False, default=str)
+        """Return the inverse of `to_dict`; an unknown key or a value of another type is an error naming `source`."""
+        return cls(**check_fields(cls, values, source=source))
 
 
 def without_effect(config: TrainConfig, keys: Collection[str], hours: float | None) -> list[str]:
-    """One line for each of the `keys`, set by hand, that this run does not look at."""
+    """Return one line for each of the `keys`, set by hand, that this run does not look at."""
     lines: list[str] = []
     for key in keys:
         if key in ("steps", "epochs") and hours is not None:
             lines.append(f"{key} has no effect: --hours sets the length")
         elif key == "epochs" and config.steps:
             lines.append("epochs has no effect: steps sets the length")
-        elif key in ("w1", "w2") and embedding_of(config.model_config()).starts_relit:
+        elif key in ("w1", "w2") and "start" in input_channels(config.model_config()):
             lines.append(f"{key} has no effect: {config.embedding} measures the light in the photo")
     return lines
 

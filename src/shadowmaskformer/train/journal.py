@@ -6,7 +6,8 @@ import functools
 import json
 import math
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,18 +23,18 @@ def write_description(folder: Path, description: Mapping[str, Any]) -> None:
 
 
 def read_description(folder: Path) -> dict[str, Any]:
-    """Inverse of `write_description`."""
+    """Return what `write_description` saved."""
     try:
         return json.loads((folder / DESCRIPTION).read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise ConfigError(f"{folder.name} holds no run to resume; start one without --resume") from None
+        raise ConfigError(f"{folder.name} holds no run to resume", "leave {resume} out to start one") from None
     except json.JSONDecodeError as error:
-        raise ConfigError(f"{folder.name}/{DESCRIPTION} is damaged ({error}); start a new run") from error
+        raise ConfigError(f"{folder.name}/{DESCRIPTION} is damaged ({error})", "start a new run") from error
 
 
 @functools.cache
 def git_state() -> dict[str, Any] | None:
-    """Commit of the checkout that this package runs from, and whether it is changed; None if installed.
+    """Return the commit of the checkout that this package runs from, and whether it is changed; None if installed.
 
     Asked once: what is committed while a process runs is not what it runs.
     """
@@ -84,7 +85,7 @@ class Journal:
 
 
 def read_log(folder: Path) -> list[dict[str, float]]:
-    """The lines of a run's log; a last line that a kill cut short is left out."""
+    """Return the lines of a run's log; a last line that a kill cut short is left out."""
     path = folder / LOG
     lines: list[dict[str, float]] = []
     for text in path.read_text(encoding="utf-8").splitlines() if path.exists() else []:
@@ -95,36 +96,59 @@ def read_log(folder: Path) -> list[dict[str, float]]:
     return lines
 
 
-def draw_curves(folder: Path) -> bool:
-    """Plot loss and validation over time into `curves.png`; False without matplotlib or a validation."""
+@dataclass(frozen=True)
+class Curve:
+    """A score over time.
+
+    Attributes:
+        score: its name in the log.
+        label: what the legend calls it.
+        colour: its number in matplotlib's cycle.
+        style: its line, as matplotlib spells it.
+        baseline: a score of the log's first lines, drawn as a level to compare with; None draws none.
+    """
+
+    score: str
+    label: str
+    colour: int = 0
+    style: str = "-"
+    baseline: str | None = None
+
+
+def draw_curves(folder: Path, panels: Mapping[str, Sequence[Curve]]) -> bool:
+    """Plot the loss and the task's scores over time into `curves.png`.
+
+    Args:
+        folder: the run.
+        panels: titles, and the curves below each; see `tasks.Task.curves`.
+
+    Returns:
+        False without matplotlib, a step or a validation.
+    """
     try:
         from matplotlib.figure import Figure
     except ImportError:
         return False
     log = read_log(folder)
     steps = [line for line in log if line.get("loss") is not None]
-    scores = [line for line in log if line.get("psnr") is not None]
-    floor = next((line for line in log if "floor_psnr" in line), {})
+    levels = {name: value for line in log if line["step"] == 0 for name, value in line.items()}
+    scores = [line for line in log if line["step"] > 0 and "loss" not in line]
     if not steps or not scores:
         return False
     figure = Figure(figsize=(10, 4), layout="constrained")
-    left, middle, right = figure.subplots(1, 3)
+    left, *others = figure.subplots(1, 1 + len(panels), squeeze=False)[0]
     window = max(1, len(steps) // 100)
     groups = [steps[i : i + window] for i in range(0, len(steps), window)]
     left.plot([g[-1]["elapsed_s"] / 3600 for g in groups], [sum(s["loss"] for s in g) / len(g) for g in groups])
     left.set(title="training loss", xlabel="hours")
-    hours = [line["elapsed_s"] / 3600 for line in scores]
-    for axes, measure, title in (
-        (middle, "psnr", "validation PSNR, dB"),
-        (right, "mae", "validation Lab MAE"),
-    ):
-        for colour, (region, label) in enumerate((("shadow", "S"), ("lit", "NS"), ("all", "All"))):
-            for group, style in (("unseen", "-"), ("seen", ":")):
-                if region == "all" and (key := f"floor_{group}_{measure}_all") in floor:
-                    axes.axhline(floor[key], color="grey", linestyle=style, linewidth=0.8)
-                if (key := f"{group}_{measure}_{region}") in scores[0]:
-                    values = [line[key] for line in scores]
-                    axes.plot(hours, values, style, color=f"C{colour}", marker=".", label=f"{label}, {group} scenes")
+    for axes, (title, curves) in zip(others, panels.items(), strict=True):
+        for curve in curves:
+            points = [(line["elapsed_s"] / 3600, line[curve.score]) for line in scores if curve.score in line]
+            if curve.baseline in levels:
+                axes.axhline(levels[curve.baseline], color="grey", linestyle=curve.style, linewidth=0.8)
+            if points:
+                hours, values = zip(*points, strict=True)
+                axes.plot(hours, values, curve.style, color=f"C{curve.colour}", marker=".", label=curve.label)
         axes.set(title=title, xlabel="hours")
         axes.legend(fontsize="small")
     figure.savefig(folder / CURVES, dpi=120)

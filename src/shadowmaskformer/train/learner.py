@@ -14,20 +14,26 @@ from torch import nn
 
 from shadowmaskformer.errors import ConfigError, TrainingError
 from shadowmaskformer.network import weights
-from shadowmaskformer.network.model import ShadowMaskFormer
+from shadowmaskformer.network.kinds import config_to_dict, kind_of
+from shadowmaskformer.network.model import UNetwork
 from shadowmaskformer.train.batches import Batch
 from shadowmaskformer.train.config import TrainConfig, differences
-from shadowmaskformer.train.losses import weighted_loss
 from shadowmaskformer.train.processes import Processes
+from shadowmaskformer.train.tasks import Task, task_of
 
 
 class Learner:
     """Takes optimiser steps; `averaged` is the network to validate and keep."""
 
-    def __init__(self, config: TrainConfig, processes: Processes, init: str | Path | None = None) -> None:
-        """Start from the recipe's seed, or from the weights `init`."""
-        self._config, self._device = config, processes.device
-        self._loss = weighted_loss(config.losses)
+    def __init__(
+        self,
+        config: TrainConfig,
+        processes: Processes,
+        init: str | Path | None = None,
+        task: Task | None = None,
+    ) -> None:
+        """Start from the recipe's seed, or from the weights `init`; None takes the recipe's task."""
+        self._config, self._device, self._task = config, processes.device, task or task_of(config)
         self.model = _first_model(config, init).to(processes.device).use_native().train()
         self._wrapped = processes.wrap(self.model)
         self.averaged = copy.deepcopy(self.model) if config.ema_decay else self.model
@@ -51,8 +57,8 @@ class Learner:
             group["lr"] = learning_rate
         self._optimiser.zero_grad(set_to_none=True)
         with torch.autocast(self._device.type, torch.bfloat16, enabled=self._autocast):
-            restored = self._wrapped(batch.photo, batch.mask, batch.start, batch.view)
-        loss = self._loss(restored.float(), batch.truth, batch.mask)
+            output = self._wrapped(**batch.inputs, view=batch.view)
+        loss = self._task.loss(output.float(), batch)
         loss.backward()
         # The gradient is already the mean over processes here, so all of them judge it alike.
         norm = nn.utils.clip_grad_norm_(self.model.parameters(), self._config.clip_norm or math.inf)
@@ -71,7 +77,7 @@ class Learner:
             average.lerp_(now, 1 - decay)
 
     def state(self) -> dict[str, Any]:
-        """Everything that the next step depends on."""
+        """Return everything that the next step depends on."""
         return {
             "model": self.model.state_dict(),
             "averaged": self.averaged.state_dict(),
@@ -79,24 +85,25 @@ class Learner:
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Inverse of `state`."""
+        """Go back to a `state`."""
         try:
             self.model.load_state_dict(state["model"])
             self.averaged.load_state_dict(state["averaged"])
         except RuntimeError as error:
-            raise TrainingError("the checkpoint is of another network than the recipe's; start a new run") from error
+            raise TrainingError("the checkpoint is of another network than the recipe's", "start a new run") from error
         self._optimiser.load_state_dict(state["optimiser"])
 
 
-def _first_model(config: TrainConfig, init: str | Path | None) -> ShadowMaskFormer:
+def _first_model(config: TrainConfig, init: str | Path | None) -> UNetwork:
     torch.manual_seed(config.seed)
-    model = ShadowMaskFormer(config.model_config())
+    model_config = config.model_config()
+    model = kind_of(model_config).network()(model_config)
     if init is not None:
         given, arrays = weights.load(init)
         given = dataclasses.replace(given, view_pixels=model.config.view_pixels)
-        if changes := differences(model.config.to_dict(), given.to_dict()):
-            text = "; ".join(f"{key} is {ours!r}, theirs {theirs!r}" for key, (ours, theirs) in changes.items())
-            raise ConfigError(f"the initial weights are of another network: {text}; fit the recipe to them")
+        if changes := differences(config_to_dict(model.config), config_to_dict(given)):
+            text = ", ".join(f"{key} is {ours!r}, theirs {theirs!r}" for key, (ours, theirs) in changes.items())
+            raise ConfigError(f"the initial weights are of another network ({text})", "change the recipe to fit them")
         model.load_state_dict({key: torch.from_numpy(array) for key, array in arrays.items()})
     elif config.zero_head:
         for parameter in model.head.parameters():
@@ -108,7 +115,6 @@ def save_bad_batch(folder: Path, step: int, rank: int, batch: Batch) -> Path:
     """Keep the batch whose gradient was not finite, for a look with `numpy.load`."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"step-{step:09d}-process-{rank}.npz"
-    named = {"photo": batch.photo, "mask": batch.mask, "truth": batch.truth, "start": batch.start}
-    arrays: dict[str, Any] = {name: t.cpu().numpy() for name, t in named.items() if t is not None}
+    arrays: dict[str, Any] = {name: t.cpu().numpy() for name, t in (batch.inputs | batch.targets).items()}
     np.savez_compressed(path, **arrays)
     return path

@@ -31,12 +31,11 @@ from shadowmaskformer.train.startup import (
     open_samples,
     prepare_folder,
     split_data,
-    starts_relit,
 )
-from shadowmaskformer.train.validation import Validation
+from shadowmaskformer.train.tasks import Task, Validation, task_of
 
 MOST_BAD_STEPS = 10
-"""So many steps in a row without a finite gradient end the run."""
+"""This many steps in a row without a finite gradient end the run."""
 
 logger = logging.getLogger(__name__)
 
@@ -49,7 +48,7 @@ class RunResult:
         folder: the run's folder; its best weights are in `best/`.
         steps: optimiser steps taken, over all resumes.
         elapsed_s: seconds spent training, over all resumes.
-        best: scores of the best validation, by the mean PSNR of unseen and seen scenes; None before the first.
+        best: scores of the best validation, by what the task's `decides` names; None before the first.
         finished: False when a signal stopped the run early.
     """
 
@@ -107,30 +106,30 @@ def run(
         cache: folder for decoded pictures, which runs can share; None is `out/cache`.
         quiet: show no progress bar.
     """
-    out = Path(out)
+    out, task = Path(out), task_of(config)
     split = split_data(config, Path(data))
-    if resume:
-        read_description(out)  # says so if there is none, before a folder is made
+    before = read_description(out) if resume else None  # says so if there is none, before a folder is made
     with join_processes() as processes, hold_folder(out, processes):
         init, description = prepare_folder(
             out,
             config,
             Path(data),
             split.train,
+            task,
             hours=hours,
             init=init,
-            resume=resume,
+            before=before,
             allow_change=allow_change,
             processes=processes,
         )
-        learner, at = _start(config, processes, out, init, resume=resume)
+        learner, at = _start(config, task, processes, out, init, resume=resume)
         folder = Path(cache or out / "cache")
-        samples, validation = open_samples(config, split, folder, processes, quiet=quiet)
+        samples, validation = open_samples(config, split, task, folder, processes, quiet=quiet)
         if resume and processes.leads:
             write_description(out, description)  # not before the run is known to go on: a slip must not change it
         schedule = Schedule(config, len(samples), hours * 3600 if hours is not None else None)
         progress = schedule.progress(at.step, at.drawn, at.elapsed_s)
-        leader = None if validation is None else _Leader(out, config, validation, learner, at)
+        leader = None if validation is None else _Leader(out, config, task, validation, learner, at)
 
         def plan(step: int, drawn: int) -> Request | None:
             progress = schedule.progress(step, drawn, at.elapsed_s)
@@ -140,9 +139,9 @@ def run(
         source = BatchSource(
             samples,
             plan,
+            task.batch,
             step=at.step,
             position=at.drawn,
-            relit=starts_relit(config),
             detail=config.detail,
             rank=processes.rank,
             world=processes.world,
@@ -183,13 +182,13 @@ def run(
 
 
 def _start(
-    config: TrainConfig, processes: Processes, out: Path, init: str | Path | None, *, resume: bool
+    config: TrainConfig, task: Task, processes: Processes, out: Path, init: str | Path | None, *, resume: bool
 ) -> tuple[Learner, Position]:
-    """The learner at the newest checkpoint, or at the beginning."""
+    """Return the learner at the newest checkpoint, or at the beginning."""
     if not (resume and has_checkpoint(out / CHECKPOINTS)):
-        return Learner(config, processes, init), Position()
+        return Learner(config, processes, init, task), Position()
     state = load_checkpoint(out / CHECKPOINTS)
-    learner = Learner(config, processes)
+    learner = Learner(config, processes, task=task)
     learner.restore(state)
     return learner, Position(**state["position"])
 
@@ -209,19 +208,22 @@ def _judge(loss: float, batch: Batch, at: Position, out: Path, rank: int) -> Non
 def _diverged(at: Position, out: Path) -> TrainingError:
     return TrainingError(
         f"the last {at.bad_steps} steps had no finite gradient; the batches are in {out.name}/{BAD_BATCHES}, "
-        "the checkpoints from before are kept; lower learning_rate"
+        "the checkpoints from before are kept",
+        "lower learning_rate",
     )
 
 
 class _Leader:
     """What one process of a run does beside learning: log, validate, save."""
 
-    def __init__(self, out: Path, config: TrainConfig, validation: Validation, learner: Learner, at: Position) -> None:
-        self._out, self._validation, self._learner, self._at = out, validation, learner, at
+    def __init__(
+        self, out: Path, config: TrainConfig, task: Task, validation: Validation, learner: Learner, at: Position
+    ) -> None:
+        self._out, self._task, self._validation, self._learner, self._at = out, task, validation, learner, at
         self._journal = Journal(out, resumed_at=at.step)
         self._every_s, self._saved = config.checkpoint_every_s, time.monotonic()
         if at.step == 0:
-            for name, scores in (("input", validation.score_input()), ("floor", validation.score_floor())):
+            for name, scores in validation.baselines().items():
                 logger.info("validation, %s: %s", name, scores)
                 self._journal.write(0, {f"{name}_{key}": value for key, value in scores.to_dict().items()})
 
@@ -234,10 +236,10 @@ class _Leader:
         """Score the averaged weights, log it, keep them if they are the best so far; return the seconds it took."""
         began, at = time.monotonic(), self._at
         scores = self._validation.score(self._learner.averaged, self._out / PANELS / f"step-{at.step:09d}.jpg")
-        named = scores.to_dict()
+        named, decides = scores.to_dict(), self._task.decides
         self._journal.write(at.step, named | {"elapsed_s": round(at.elapsed_s, 3)})
         logger.info("validation, step %d, %.2f h: %s", at.step, at.elapsed_s / 3600, scores)
-        if math.isfinite(named["psnr"]) and (at.best is None or named["psnr"] > at.best["psnr"]):
+        if math.isfinite(named[decides]) and (at.best is None or named[decides] > at.best[decides]):
             at.best = named
             self._learner.averaged.save_pretrained(self._out / BEST)
         return time.monotonic() - began
@@ -253,7 +255,7 @@ class _Leader:
     def close(self) -> None:
         """End the log and draw its curves."""
         self._journal.close()
-        draw_curves(self._out)
+        draw_curves(self._out, self._task.curves)
 
 
 class _Bar:

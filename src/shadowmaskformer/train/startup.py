@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import datetime
 import logging
-import platform
 from collections.abc import Collection, Generator, Sequence
 from contextlib import contextmanager
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import torch
 from tqdm import tqdm
 
+from shadowmaskformer import machine
 from shadowmaskformer.data import (
     Augment,
     Cache,
@@ -28,13 +27,11 @@ from shadowmaskformer.data import (
 from shadowmaskformer.data.layouts import WHOLE
 from shadowmaskformer.data.samples import SIDE
 from shadowmaskformer.errors import ConfigError, OutputError
-from shadowmaskformer.light import relight
-from shadowmaskformer.network.embedding import embedding_of
 from shadowmaskformer.train.checkpoint import has_checkpoint
 from shadowmaskformer.train.config import TrainConfig, differences
-from shadowmaskformer.train.journal import git_state, read_description, write_description
+from shadowmaskformer.train.journal import git_state, write_description
 from shadowmaskformer.train.processes import Processes
-from shadowmaskformer.train.validation import Validation
+from shadowmaskformer.train.tasks import Task, Validation
 
 try:
     import fcntl
@@ -47,7 +44,7 @@ CHECKPOINTS, BEST, PANELS, BAD_BATCHES, LOCK = "checkpoints", "best", "panels", 
 
 
 def split_data(config: TrainConfig, data: Path) -> Split:
-    """The data set's training triplets, split into those trained on and those validated on."""
+    """Return the data set's training triplets, split into those trained on and those validated on."""
     dataset = open_dataset(data)
     triplets = dataset.split(WHOLE if dataset.splits == (WHOLE,) else "train")
     seen = min(config.validation_pictures, round(config.validation_share * len(triplets)))
@@ -59,14 +56,27 @@ def prepare_folder(
     config: TrainConfig,
     data: Path,
     triplets: Sequence[Triplet],
+    task: Task,
     *,
     hours: float | None,
     init: str | Path | None,
-    resume: bool,
+    before: dict[str, Any] | None,
     allow_change: Collection[str],
     processes: Processes,
 ) -> tuple[str | None, dict[str, Any]]:
     """Describe the run; refuse to overwrite a run or resume another.
+
+    Args:
+        out: the run's folder.
+        config: the recipe.
+        data: the data set's folder.
+        triplets: the pictures that the run trains on.
+        task: what it trains for.
+        hours: its time budget.
+        init: weights to start from.
+        before: the description of the run that is being resumed; None starts a new one.
+        allow_change: what may differ from `before`.
+        processes: those that train together.
 
     Returns:
         The weights to start from: `init`, or those that the run being resumed started from. And the description,
@@ -78,34 +88,31 @@ def prepare_folder(
                 f"a batch of {batch} cannot be split over {processes.world} processes; "
                 f"set batches to multiples of {processes.world}"
             )
-    facts: dict[str, Any] = {"data": fingerprint(triplets), "hours": hours}
-    if starts_relit(config):
-        facts["floor"] = relight.RULE
+    facts: dict[str, Any] = {"data": fingerprint(triplets), "hours": hours, **task.facts()}
     about = {
         "folder": str(data.absolute()),
         "started": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "version": metadata.version("shadowmaskformer"),
+        "version": machine.versions("shadowmaskformer")["shadowmaskformer"],
         "git": git_state(),
         "torch": torch.__version__,
-        "machine": platform.machine(),
+        "machine": machine.architecture(),
         "device": str(processes.device),
         "threads": torch.get_num_threads(),
         "processes": processes.world,
     }
     start = None if init is None else str(Path(init).absolute() if Path(init).exists() else init)
     resumed: list[Any] = []
-    if resume:
-        before = read_description(out)
+    if before is not None:
         recipe = TrainConfig.from_dict(before["recipe"]).to_dict()
         changes = differences(recipe | before["facts"], config.to_dict() | facts)
         _refuse_changes(changes, allow_change)
         if start not in (None, before.get("init")) and has_checkpoint(out / CHECKPOINTS):
             origin = before.get("init") or "random weights"
-            raise ConfigError(f"the run has begun, from {origin}: --init cannot change that; leave it out")
+            raise ConfigError(f"the run has begun, from {origin}", "it cannot start from others now: leave {init} out")
         start = start or before.get("init")
         resumed = [*before["resumed_from"], before["about"] | {"changed_since": changes}]
     elif has_checkpoint(out / CHECKPOINTS):
-        raise OutputError(f"{out.name} holds a run already; pass --resume or choose another folder")
+        raise OutputError(f"{out.name} holds a run already", "use {resume=True} or choose another folder")
     description = {
         "recipe": config.to_dict(),
         "facts": facts,
@@ -113,7 +120,7 @@ def prepare_folder(
         "about": about,
         "resumed_from": resumed,
     }
-    if processes.leads and not resume:
+    if processes.leads and before is None:
         write_description(out, description)
     processes.wait()
     return start, description
@@ -145,13 +152,14 @@ def _refuse_changes(changes: dict[str, tuple[Any, Any]], allowed: Collection[str
     forbidden = {key: change for key, change in changes.items() if key not in allowed}
     if forbidden:
         text = "; ".join(f"{key} was {old!r}, is {new!r}" for key, (old, new) in forbidden.items())
-        options = " ".join(f"--allow-change {key}" for key in forbidden)
-        raise ConfigError(f"this is not the run that is being resumed: {text}; undo that or pass {options}")
+        options = " ".join(f'{{allow_change="{key}"}}' for key in forbidden)
+        raise ConfigError(f"this is not the run that is being resumed: {text}", f"undo that or use {options}")
 
 
 def open_samples(
     config: TrainConfig,
     split: Split,
+    task: Task,
     cache: Path,
     processes: Processes,
     *,
@@ -176,7 +184,7 @@ def open_samples(
     if processes.leads:
         held_out = {"unseen": split.unseen, "seen": split.seen}
         groups = {name: samples(chosen, Augment()) for name, chosen in held_out.items() if chosen}
-        validation = Validation(groups, pictures=config.validation_pictures, size=config.validation_size)
+        validation = task.validation(groups, pictures=config.validation_pictures, size=config.validation_size)
         processes.wait()
     return samples(split.train, augment), validation
 
@@ -192,8 +200,3 @@ def _decoded(triplets: Sequence[Triplet], cache: Path, side: int, *, quiet: bool
     for skipped in decoded.skipped:
         logger.warning("left out: %s", skipped)
     return decoded
-
-
-def starts_relit(config: TrainConfig) -> bool:
-    """Whether the network corrects the relit photo rather than the photo."""
-    return embedding_of(config.model_config()).starts_relit

@@ -1,4 +1,4 @@
-"""Scoring a network on held-out pictures with the field's real metrics, and drawing what it did.
+"""Validation of shadow removal: scores on held-out pictures with the field's real metrics, and drawings of the results.
 
 Most of SRD's test pictures show scenes of its training pictures, photographs from elsewhere never do: both kinds
 are held out and scored apart.
@@ -17,8 +17,9 @@ from shadowmaskformer.arrays import from_float
 from shadowmaskformer.data import Sample, Samples
 from shadowmaskformer.light.relight import start_light
 from shadowmaskformer.metrics import Regions, absolute_error, lab_d50, psnr, region_mean
-from shadowmaskformer.network.model import ShadowMaskFormer
-from shadowmaskformer.runtimes.torch import correct
+from shadowmaskformer.network.model import UNetwork
+from shadowmaskformer.removal.task import correct
+from shadowmaskformer.runtimes.torch import TorchSession
 
 PANEL_ROWS = 6
 PANEL_SIDE = 192
@@ -49,7 +50,7 @@ class ValidationScores:
         return float(np.mean([group.psnr.all for group in self.groups.values()]))
 
     def to_dict(self) -> dict[str, float]:
-        """Flat: `psnr`, `unseen_psnr_shadow`, …, `seen_mae_all`, rounded to four decimals."""
+        """Return them flat: `psnr`, `unseen_psnr_shadow`, …, `seen_mae_all`, rounded to four decimals."""
         return {"psnr": round(self.psnr, 4)} | {
             f"{name}_{measure}_{region}": round(value, 4)
             for name, group in self.groups.items()
@@ -70,20 +71,20 @@ class Validation:
         names = [sample.name for group in self.groups.values() for sample in group]
         self._shown = {names[index] for index in _spread_indices(len(names), PANEL_ROWS)}
 
-    def score_input(self) -> ValidationScores:
-        """The scores of doing nothing."""
-        return self._score(lambda sample: sample.photo)
+    def baselines(self) -> dict[str, ValidationScores]:
+        """Return the scores of doing nothing, and of the floor: relighting without a network."""
+        return {
+            "input": self._score(lambda sample: sample.photo),
+            "floor": self._score(lambda sample: start_light(sample.photo, sample.mask).apply(sample.photo)),
+        }
 
-    def score_floor(self) -> ValidationScores:
-        """The scores of relighting without a network."""
-        return self._score(lambda sample: start_light(sample.photo, sample.mask).apply(sample.photo))
-
-    def score(self, model: ShadowMaskFormer, panel: Path | None = None) -> ValidationScores:
+    def score(self, model: UNetwork, panel: Path | None = None) -> ValidationScores:
         """Score `model` as it will be used; draws a few pictures into the JPEG file `panel`."""
         drawn: list[np.ndarray] = []
+        session = TorchSession(model)
 
         def restore(sample: Sample) -> np.ndarray:
-            result = np.clip(correct(model, sample.photo, sample.mask).apply(sample.photo), 0, 1)
+            result = np.clip(correct(session, sample.photo, sample.mask).apply(sample.photo), 0, 1)
             if sample.name in self._shown:
                 drawn.append(panel_row(result, sample))
             return result
@@ -105,7 +106,7 @@ def _spread(samples: Samples, pictures: int, size: int) -> list[Sample]:
 
 
 def _spread_indices(length: int, wanted: int) -> list[int]:
-    """At most `wanted` of `length` indices, evenly: pictures of one scene are neighbours.
+    """Return at most `wanted` of `length` indices, evenly: pictures of one scene are neighbours.
 
     >>> _spread_indices(10, 4)
     [0, 3, 6, 9]
@@ -126,7 +127,7 @@ def _mean_scores(restore: Callable[[Sample], np.ndarray], samples: Sequence[Samp
 
 
 def _mean_finite(rows: list[list[float]]) -> list[float]:
-    """Column means without the cells that have no number: an empty region, a perfect match."""
+    """Return column means without the cells that have no number: an empty region, a perfect match."""
     columns = np.array(rows).T
     return [
         float(column[np.isfinite(column)].mean()) if np.isfinite(column).any() else float("nan") for column in columns
@@ -134,7 +135,7 @@ def _mean_finite(rows: list[list[float]]) -> list[float]:
 
 
 def panel_row(result: np.ndarray, sample: Sample) -> np.ndarray:
-    """Input, mask, result, truth, error side by side; uint8 RGB."""
+    """Return input, mask, result, truth, error side by side; uint8 RGB."""
     mask = np.repeat(sample.mask[..., None], 3, axis=2)
     error = np.abs(result - sample.truth) * ERROR_GAIN
     return np.concatenate([_thumbnail(cell) for cell in (sample.photo, mask, result, sample.truth, error)], axis=1)

@@ -1,0 +1,276 @@
+"""The table of backends: everything that can run a network.
+
+The command line, `info`, the benchmark and exports read `BACKENDS`. A new runtime is one file in this folder and one
+row. Nothing heavy is imported here: a row imports its file when it loads something.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import logging
+import operator
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from shadowmaskformer.errors import ConfigError, MissingExtraError, WeightsError
+from shadowmaskformer.runtimes.session import Reloading, Session, Source
+
+if TYPE_CHECKING:
+    from shadowmaskformer.arrays import Floats
+    from shadowmaskformer.network.model import UNetwork
+
+    Outputs = Callable[[dict[str, Floats]], dict[str, Floats]]
+    """Runs an exported file: inputs by name, (B, channels, H, W), to outputs by name."""
+
+log = logging.getLogger(__name__)
+
+MOST_THREADS = 1024
+
+
+@dataclass(frozen=True)
+class ExportFormat:
+    """The file that `export` writes for a backend.
+
+    Attributes:
+        suffix: what its name ends in.
+        needs: packages that writing and checking it import.
+        bound: the largest difference from the network that it may show, pictures in [0, 1].
+        write: (model, path) writes the file.
+        open: (path) loads it, to be compared with the network.
+        smallest_side: it takes no pictures with a shorter side.
+    """
+
+    suffix: str
+    needs: tuple[str, ...]
+    bound: float
+    write: Callable[[UNetwork, Path], None]
+    open: Callable[[Path], Outputs]
+    smallest_side: int = 1
+
+
+@dataclass(frozen=True)
+class Backend:
+    """One way to run a network.
+
+    Attributes:
+        name: what users call it.
+        load: (weights, device=…, threads=…) loads a session.
+        why_not: returns why it cannot be used here, in one line; None if it can.
+        extra: the optional dependencies that it needs, as in `pip install 'shadowmaskformer[extra]'`.
+        devices: kinds of device that it runs on.
+        export: the file that `export` writes for it; None if there is none.
+        runs_exports: whether it runs such files; otherwise it runs weights.
+    """
+
+    name: str
+    load: Callable[..., Session]
+    why_not: Callable[[], str | None] = lambda: None
+    extra: str | None = None
+    devices: tuple[str, ...] = ("cpu",)
+    export: ExportFormat | None = None
+    runs_exports: bool = False
+
+
+def _later(module: str, function: str) -> Callable[..., Any]:
+    """Return a function of this folder that is imported when it is called."""
+
+    def call(*arguments: Any, **options: Any) -> Any:
+        found: Any = importlib.import_module(f"shadowmaskformer.runtimes.{module}")
+        return getattr(found, function)(*arguments, **options)
+
+    return call
+
+
+def _why_not_native() -> str | None:
+    from shadowmaskformer import engine
+
+    return engine.why_unavailable()
+
+
+def _missing(module: str, extra: str) -> Callable[[], str | None]:
+    def why_not() -> str | None:
+        if importlib.util.find_spec(module):
+            return None
+        return f"{module} is not installed: pip install 'shadowmaskformer[{extra}]'"
+
+    return why_not
+
+
+_ROWS = (
+    Backend("native", load=_later("native", "load"), why_not=_why_not_native),
+    Backend(
+        "torch",
+        load=_later("torch", "load"),
+        why_not=_missing("torch", "torch"),
+        extra="torch",
+        devices=("cpu", "cuda", "mps", "xpu"),
+        export=ExportFormat(
+            ".pt2",
+            needs=("torch",),
+            bound=1e-5,
+            write=_later("torch", "write"),
+            open=_later("torch", "open_file"),
+            smallest_side=5,  # the exporter sets axes of length one apart
+        ),
+    ),
+    Backend(
+        "onnx",
+        load=_later("onnx", "load"),
+        why_not=_missing("onnxruntime", "onnx"),
+        extra="onnx",
+        export=ExportFormat(
+            ".onnx",
+            needs=("torch", "onnx", "onnxruntime"),
+            bound=1e-5,
+            write=_later("onnx", "write"),
+            open=_later("onnx", "open_file"),
+        ),
+        runs_exports=True,
+    ),
+    Backend(
+        "openvino",
+        load=_later("openvino", "load"),
+        why_not=_missing("openvino", "openvino"),
+        extra="openvino",
+        export=ExportFormat(
+            ".xml",
+            needs=("torch", "onnx", "openvino"),
+            bound=1e-4,
+            write=_later("openvino", "write"),
+            open=_later("openvino", "open_file"),
+        ),
+        runs_exports=True,
+    ),
+)
+
+BACKENDS: dict[str, Backend] = {row.name: row for row in _ROWS}
+"""By name, in the order in which they are preferred for weights."""
+
+
+def backend(name: str) -> Backend:
+    """Return the backend called `name`."""
+    try:
+        return BACKENDS[name]
+    except KeyError:
+        raise ConfigError(f"there is no runtime {name!r}", f"choose one of {', '.join(BACKENDS)}") from None
+
+
+def export_formats() -> dict[str, ExportFormat]:
+    """Return the formats that `export` writes, by the name of their backend."""
+    return {row.name: row.export for row in BACKENDS.values() if row.export}
+
+
+def check_threads(threads: int | None) -> None:
+    """Raise ConfigError unless `threads` is None or a sensible whole number."""
+    if threads is None:
+        return
+    try:
+        fits = 1 <= operator.index(threads) <= MOST_THREADS
+    except TypeError:
+        fits = False
+    if not fits:
+        raise ConfigError(f"threads is {threads!r}", f"give {{threads}} as a whole number, 1 to {MOST_THREADS}")
+
+
+def check_device(device: str | None) -> None:
+    """Raise ConfigError unless some backend knows devices of this kind; whether there is one shows later."""
+    known = list(dict.fromkeys(kind for row in BACKENDS.values() for kind in row.devices))
+    if device is not None and _kind(device) not in known:
+        raise ConfigError(
+            f"there is no device {device!r}", f'choose one of {", ".join(known)}, such as {{device="cpu"}}'
+        )
+
+
+def choose(device: str | None = None) -> Backend:
+    """Return the backend to use for weights when the user names none: the first available one for the device.
+
+    Args:
+        device: `cpu`, `cuda`, `mps`, …; None is the CPU. PyTorch is asked for a GPU only if the user names one, because
+            importing it takes longer than a photo.
+    """
+    rows = [row for row in BACKENDS.values() if not row.runs_exports and _kind(device) in row.devices]
+    reasons = {row.name: row.why_not() for row in rows}
+    chosen = next((row for row in rows if reasons[row.name] is None), None)
+    if chosen is None:
+        text = "; ".join(f"{name}: {reason}" for name, reason in reasons.items())
+        raise MissingExtraError(f"nothing here runs the network on {device or 'the CPU'} ({text})")
+    if chosen is not rows[0]:
+        log.warning("the runtime %s is not available (%s); using %s", rows[0].name, reasons[rows[0].name], chosen.name)
+    return chosen
+
+
+def load_session(
+    name: str | None = None,
+    weights: str | Path = "default",
+    *,
+    device: str | None = None,
+    threads: int | None = None,
+) -> Session:
+    """Load a network.
+
+    Args:
+        name: one of `BACKENDS`; None chooses.
+        weights: what `weights.load` takes, or an exported file for a backend that runs those.
+        device: `cpu`, `cuda`, `cuda:1`, `mps`, …; None chooses.
+        threads: CPU threads; None uses all.
+
+    Returns:
+        A session. It can be pickled: another process then loads the same weights again.
+    """
+    check_threads(threads)
+    check_device(device)
+    ending = Path(weights).suffix
+    exported = next((row for row in BACKENDS.values() if row.runs_exports and _suffix(row) == ending), None)
+    row = backend(name) if name else exported or choose(device)
+    if reason := row.why_not():
+        raise MissingExtraError(f"the runtime {row.name!r} is not available ({reason})")
+    if device is not None and _kind(device) not in row.devices:
+        able = next(other.name for other in BACKENDS.values() if _kind(device) in other.devices)
+        raise ConfigError(
+            f"the runtime {row.name!r} runs on {', '.join(row.devices)}, not on {device!r}",
+            f'use {{runtime="{able}"}} or leave {{device}} out',
+        )
+    if row.runs_exports:
+        _check_export(row, weights)
+    elif exported:
+        raise WeightsError(
+            f"{weights} is an exported file, which the runtime {row.name!r} does not run",
+            f'use {{runtime="{exported.name}"}}, or give the weights that it was exported from',
+        )
+    session = row.load(weights, device=device, threads=threads)
+    if isinstance(session, Reloading):
+        session.source = Source(row.name, _lasting(weights), device, threads)
+    return session
+
+
+def _kind(device: str | None) -> str:
+    """Return the kind of a device: `cuda` for `cuda:1`."""
+    return (device or "cpu").partition(":")[0]
+
+
+def _suffix(row: Backend) -> str | None:
+    return row.export.suffix if row.export else None
+
+
+def _check_export(row: Backend, weights: str | Path) -> None:
+    """Raise WeightsError unless `weights` is a file that this backend runs."""
+    suffix = _suffix(row) or ""
+    if Path(weights).suffix != suffix:
+        raise WeightsError(
+            f"the runtime {row.name!r} runs {suffix} files, got {str(weights)!r}",
+            f"make one: shadowmaskformer export --to {row.name} --weights {weights} -o model{suffix}",
+        )
+    if not Path(weights).is_file():
+        raise WeightsError(
+            f"there is no file {weights}", f"make it: shadowmaskformer export --to {row.name} -o {weights}"
+        )
+
+
+def _lasting(weights: str | Path) -> str | Path:
+    """Return a name that means the same weights in a process with another current folder."""
+    from shadowmaskformer.network.weights import shipped
+
+    return weights if str(weights) in shipped() or not Path(weights).exists() else Path(weights).absolute()

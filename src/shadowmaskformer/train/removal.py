@@ -1,0 +1,75 @@
+"""Training for shadow removal: the photo, its mask and the relit start in, the shadow-free photo as the truth."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from shadowmaskformer.data import Sample, Samples
+from shadowmaskformer.light import relight
+from shadowmaskformer.network.kinds import input_channels
+from shadowmaskformer.train.batches import Batch
+from shadowmaskformer.train.config import TrainConfig
+from shadowmaskformer.train.journal import Curve
+from shadowmaskformer.train.losses import weighted_loss
+from shadowmaskformer.train.validation import Validation
+
+
+class Removal:
+    """The task of a `ShadowMaskFormer`; see `tasks.Task`."""
+
+    decides = "psnr"
+
+    def __init__(self, config: TrainConfig) -> None:
+        self._relit = "start" in input_channels(config.model_config())
+        self._loss = weighted_loss(config.losses)
+
+    @property
+    def curves(self) -> dict[str, list[Curve]]:
+        """PSNR and Lab MAE over shadow (S), lit pixels (NS) and all, in unseen and seen scenes."""
+        return {"validation PSNR, dB": _curves("psnr"), "validation Lab MAE": _curves("mae")}
+
+    def facts(self) -> dict[str, Any]:
+        """Return the rule of relighting, if the network starts from the relit photo."""
+        return {"floor": relight.RULE} if self._relit else {}
+
+    def batch(self, samples: Sequence[Sample], *, view: tuple[int, int] | None, total: int) -> Batch:
+        """Stack samples; adds the relit photo where the network starts from it."""
+        photo, mask, truth = (
+            np.stack([getattr(sample, name) for sample in samples]) for name in ("photo", "mask", "truth")
+        )
+        inputs = {"photo": _channels_first(photo), "mask": torch.from_numpy(mask[:, None])}
+        if self._relit:
+            starts = [relight.start_light(each.photo, each.mask).apply(each.photo) for each in samples]
+            inputs["start"] = _channels_first(np.stack(starts))
+        return Batch(inputs, {"truth": _channels_first(truth)}, view, total)
+
+    def loss(self, output: Tensor, batch: Batch) -> Tensor:
+        """Return the recipe's weighted losses."""
+        return self._loss(output, batch.targets["truth"], batch.inputs["mask"])
+
+    def validation(self, groups: Mapping[str, Samples], *, pictures: int, size: int) -> Validation:
+        """Hold out pictures and score them with the field's metrics."""
+        return Validation(groups, pictures=pictures, size=size)
+
+
+def _curves(measure: str) -> list[Curve]:
+    return [
+        Curve(
+            f"{group}_{measure}_{region}",
+            f"{label}, {group} scenes",
+            colour,
+            style,
+            baseline=f"floor_{group}_{measure}_all" if region == "all" else None,
+        )
+        for colour, (region, label) in enumerate((("shadow", "S"), ("lit", "NS"), ("all", "All")))
+        for group, style in (("unseen", "-"), ("seen", ":"))
+    ]
+
+
+def _channels_first(pictures: np.ndarray) -> Tensor:
+    return torch.from_numpy(np.ascontiguousarray(pictures.transpose(0, 3, 1, 2)))

@@ -1,0 +1,85 @@
+"""What a network can be trained for.
+
+A task says how samples become batches, what is minimised, and how a network is validated. The loop, the learner,
+checkpoints and the schedule know no task. The kind of network that a recipe trains chooses it. A new task is a class
+with these methods and a row in `TASKS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from torch import Tensor
+
+from shadowmaskformer.data import Sample, Samples
+from shadowmaskformer.errors import ConfigError
+from shadowmaskformer.network.config import ModelConfig
+from shadowmaskformer.network.model import UNetwork
+from shadowmaskformer.train.batches import Batch
+from shadowmaskformer.train.config import TrainConfig
+from shadowmaskformer.train.journal import Curve
+from shadowmaskformer.train.removal import Removal
+
+
+class Scores(Protocol):
+    """The result of a validation; as a text, one line for the log."""
+
+    def to_dict(self) -> dict[str, float]:
+        """Return every score by name; `Task.decides` is one of them."""
+        ...
+
+
+class Validation(Protocol):
+    """A fixed set of held-out pictures."""
+
+    def baselines(self) -> Mapping[str, Scores]:
+        """Return the scores of what needs no training, by name, to compare with."""
+        ...
+
+    def score(self, model: UNetwork, panel: Path | None = None) -> Scores:
+        """Score `model` as it will be used; draw a few pictures into the JPEG file `panel`."""
+        ...
+
+
+class Task(Protocol):
+    """What a network is trained for, in one run."""
+
+    @property
+    def decides(self) -> str:
+        """The score by which the best weights are kept; larger is better."""
+        ...
+
+    @property
+    def curves(self) -> Mapping[str, Sequence[Curve]]:
+        """What to plot over time beside the loss, by title."""
+        ...
+
+    def facts(self) -> dict[str, Any]:
+        """Return what else determines the run, beside recipe and data; a run is not resumed under other facts."""
+        ...
+
+    def batch(self, samples: Sequence[Sample], *, view: tuple[int, int] | None, total: int) -> Batch:
+        """Stack samples into a batch; see `Batch` for `view` and `total`."""
+        ...
+
+    def loss(self, output: Tensor, batch: Batch) -> Tensor:
+        """Return what training minimises, a mean over pictures, for the network's output in float32."""
+        ...
+
+    def validation(self, groups: Mapping[str, Samples], *, pictures: int, size: int) -> Validation:
+        """Hold out `pictures` of each group, spread evenly, whole, at `size`×`size` pixels."""
+        ...
+
+
+TASKS: dict[str, Callable[[TrainConfig], Task]] = {ModelConfig.kind: Removal}
+"""The task of each kind of network."""
+
+
+def task_of(config: TrainConfig) -> Task:
+    """Return the task of the network that the recipe trains."""
+    kind = config.model_config().kind
+    if kind not in TASKS:
+        raise ConfigError(f"networks of the kind {kind!r} cannot be trained", f"choose from {', '.join(TASKS)}")
+    return TASKS[kind](config)

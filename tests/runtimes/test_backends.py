@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from shadowmaskformer import engine
 from shadowmaskformer.cli import main
@@ -70,6 +71,18 @@ def test_an_unknown_runtime_names_the_known_ones():
 def test_an_unknown_device_names_the_known_ones(runtime: str | None):
     with pytest.raises(ConfigError, match="no device 'banana'; choose one of cpu, cuda, mps"):
         load_session(runtime, device="banana")
+
+
+def test_the_command_names_unknown_devices_too(
+    photo: np.ndarray, mask: np.ndarray, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    for name, picture in (("photo", photo), ("mask", mask)):
+        Image.fromarray(picture).save(tmp_path / f"{name}.png")
+    arguments = ["remove", str(tmp_path / "photo.png"), "--mask", str(tmp_path / "mask.png"), "--device", "banana"]
+    assert main(arguments) == 2
+    printed = capsys.readouterr().err
+    assert "there is no device 'banana'; choose one of cpu, cuda, mps" in printed
+    assert "--device cpu" in printed
 
 
 @needs_engine

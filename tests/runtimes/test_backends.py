@@ -116,7 +116,7 @@ def test_an_exported_file_on_a_runtime_for_weights_names_the_right_one(tmp_path:
 
 def test_the_first_available_backend_is_chosen_and_its_absence_explained(monkeypatch: pytest.MonkeyPatch):
     rows = {
-        "a": Backend("a", load=lambda *_, **__: Brighten(), why_not=lambda: "it rains"),
+        "a": Backend("a", load=lambda *_, **__: Brighten(), problem=lambda: "it rains"),
         "files": Backend("files", load=lambda *_, **__: Brighten(), runs_exports=True),
         "b": Backend("b", load=lambda *_, **__: Brighten(), devices=("cpu", "gpu")),
     }

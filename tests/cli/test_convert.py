@@ -18,3 +18,9 @@ def test_released_checkpoint_becomes_a_folder_of_weights(
     assert not config.attention_conv
     assert main(arguments) == 3
     assert "--overwrite" in capsys.readouterr().err
+
+
+def test_a_picture_is_no_checkpoint(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    (tmp_path / "p.png").write_bytes(b"\x89PNG\r\n")
+    assert main(["convert", str(tmp_path / "p.png")]) == 3
+    assert "p.png: not a PyTorch checkpoint; give the .pth file" in capsys.readouterr().err

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from shadowmaskformer.cli import main
+from shadowmaskformer.runtimes.backends import export_formats
 
 pytest.importorskip("torch")
 pytest.importorskip("onnx")
@@ -46,6 +47,20 @@ def test_wrong_ending_is_a_usage_error(tiny_weights: Path, tmp_path: Path, capsy
     assert main(["export", "--to", "openvino", "--weights", str(tiny_weights), "-o", str(tmp_path / "m.onnx")]) == 2
     assert ".xml" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
+
+
+def test_a_picture_given_as_weights_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "p.png").write_bytes(b"\x89PNG\r\n")
+    picture, model = str(tmp_path / "p.png"), str(tmp_path / "m.onnx")
+    assert main(["export", "--to", "onnx", "--weights", picture, "-o", model]) == 3
+    assert "p.png is not a file of weights; give a folder with model.safetensors" in capsys.readouterr().err
+
+
+def test_the_help_lists_every_format(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["export", "--help"])
+    printed = capsys.readouterr().out
+    assert all(f"{form.suffix} ({name})" in printed for name, form in export_formats().items())
 
 
 def test_missing_weights_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -35,6 +35,28 @@ def test_impossible_configurations_are_refused(values: dict[str, tuple[int, ...]
         ModelConfig(**values)
 
 
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"window": 2.5}, "window in the model configuration is 2.5; expected a value such as 10"),
+        ({"window": True}, "window .* is true"),
+        ({"depths": [1, 1.5, 1, 1, 1]}, "depths .* holds 1.5; expected whole numbers"),
+        ({"depths": "middle"}, 'depths .* is "middle"; expected a value such as .16, 16'),
+        ({"attention_conv": 1}, "attention_conv .* is 1; expected a value such as true"),
+        ({"embedding": None}, "embedding .* is null"),
+    ],
+)
+def test_values_are_checked_against_the_annotations(values: dict[str, object], message: str):
+    with pytest.raises(ConfigError, match=message):
+        ModelConfig.from_dict(values)
+
+
+def test_whole_numbers_may_stand_for_floats():
+    config = ModelConfig.from_dict({"w2": 1, "attention_shares": [0, 1, 0.5, 0, 0]})
+    assert isinstance(config.w2, float)
+    assert config.attention_shares == (0, 1, 0.5, 0, 0)
+
+
 def test_unknown_variant_names_the_known_ones():
     with pytest.raises(ConfigError, match="nano, small, middle, large"):
         variant("huge")

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from shadowmaskformer import engine
 from shadowmaskformer.cli import main
@@ -72,6 +73,18 @@ def test_an_unknown_device_names_the_known_ones(runtime: str | None):
         load_session(runtime, device="banana")
 
 
+def test_the_command_names_unknown_devices_too(
+    photo: np.ndarray, mask: np.ndarray, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    for name, picture in (("photo", photo), ("mask", mask)):
+        Image.fromarray(picture).save(tmp_path / f"{name}.png")
+    arguments = ["remove", str(tmp_path / "photo.png"), "--mask", str(tmp_path / "mask.png"), "--device", "banana"]
+    assert main(arguments) == 2
+    printed = capsys.readouterr().err
+    assert "there is no device 'banana'; choose one of cpu, cuda, mps" in printed
+    assert "--device cpu" in printed
+
+
 @needs_engine
 def test_a_device_that_the_runtime_lacks_names_the_runtime_that_has_it(tiny_weights: Path):
     with pytest.raises(ConfigError, match=r"'native' runs on cpu, not on 'cuda:1'.*runtime=\"torch\"") as caught:
@@ -103,7 +116,7 @@ def test_an_exported_file_on_a_runtime_for_weights_names_the_right_one(tmp_path:
 
 def test_the_first_available_backend_is_chosen_and_its_absence_explained(monkeypatch: pytest.MonkeyPatch):
     rows = {
-        "a": Backend("a", load=lambda *_, **__: Brighten(), why_not=lambda: "it rains"),
+        "a": Backend("a", load=lambda *_, **__: Brighten(), problem=lambda: "it rains"),
         "files": Backend("files", load=lambda *_, **__: Brighten(), runs_exports=True),
         "b": Backend("b", load=lambda *_, **__: Brighten(), devices=("cpu", "gpu")),
     }

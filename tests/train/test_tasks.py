@@ -25,7 +25,7 @@ from shadowmaskformer.network.model import UNetwork  # noqa: E402
 from shadowmaskformer.network.reconstruction import scaled  # noqa: E402
 from shadowmaskformer.train.batches import Batch  # noqa: E402
 from shadowmaskformer.train.config import TrainConfig  # noqa: E402
-from shadowmaskformer.train.journal import Curve, read_log  # noqa: E402
+from shadowmaskformer.train.journal import ScoreCurve, read_log  # noqa: E402
 from shadowmaskformer.train.tasks import TASKS, task_of  # noqa: E402
 from train.pairs import QUICK, write_pairs  # noqa: E402
 
@@ -42,7 +42,7 @@ class Finder(UNetwork):
 
 class Finding:
     decides = "agreement"
-    curves: Mapping[str, Sequence[Curve]] = {"agreement": [Curve("agreement", "all")]}
+    curves: Mapping[str, Sequence[ScoreCurve]] = {"agreement": [ScoreCurve("agreement", "all")]}
 
     def __init__(self, config: TrainConfig) -> None: ...
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from shadowmaskformer.benchmark.race import Result, Task, run_task
+from shadowmaskformer.benchmark.race import Result, Workload, run_workload
 from shadowmaskformer.errors import MissingExtraError, ShadowMaskFormerError
 from shadowmaskformer.network.config import ModelConfig
 from shadowmaskformer.removal.task import check_network
@@ -17,11 +17,11 @@ from shadowmaskformer.runtimes import BACKENDS
 if TYPE_CHECKING:
     from shadowmaskformer.network.model import ShadowMaskFormer
 
-__all__ = ["Result", "Task", "benchmark"]
+__all__ = ["Result", "Workload", "benchmark"]
 
 
 def benchmark(
-    tasks: Sequence[Task],
+    workloads: Sequence[Workload],
     contenders: Sequence[str],
     *,
     weights: str | Path | None = None,
@@ -29,15 +29,15 @@ def benchmark(
     rounds: int = 5,
     on_result: Callable[[Result], None] = lambda _: None,
 ) -> tuple[ModelConfig, list[Result]]:
-    """Race the contenders over the tasks, smaller pictures first.
+    """Race the contenders over the workloads, smaller pictures first.
 
     Args:
-        tasks: what to measure.
+        workloads: what to measure.
         contenders: names of `race.CONTENDERS`; ratios and differences need `yardstick` among them.
         weights: the network to run, as `weights.load` takes it; None = `variant` with random weights.
         variant: name of the configuration to use without `weights`.
         rounds: timed turns of each contender.
-        on_result: called with each task's result as soon as it is there.
+        on_result: called with each workload's result as soon as it is there.
     """
     try:
         from shadowmaskformer.network.model import ShadowMaskFormer
@@ -54,16 +54,16 @@ def benchmark(
         files, failed = _files(source, contenders, Path(folder))
         results: list[Result] = []
         measured: dict[tuple[str, bool], tuple[int, int]] = {}  # (contender, training): pixels, peak memory
-        for task in sorted(tasks, key=lambda task: (task.training, task.pixels)):
+        for workload in sorted(workloads, key=lambda workload: (workload.training, workload.pixels)):
             expected = {
-                name: peak * task.pixels / pixels
+                name: peak * workload.pixels / pixels
                 for (name, training), (pixels, peak) in measured.items()
-                if training == task.training
+                if training == workload.training
             }
-            result = run_task(task, files, config, rounds=rounds, expected_bytes=expected)
+            result = run_workload(workload, files, config, rounds=rounds, expected_bytes=expected)
             result.skipped.update(failed)
             for name, measurement in result.measurements.items():
-                measured[name, task.training] = task.pixels, measurement.peak_bytes
+                measured[name, workload.training] = workload.pixels, measurement.peak_bytes
             results.append(result)
             on_result(result)
     return config, results

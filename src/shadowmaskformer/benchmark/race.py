@@ -36,7 +36,7 @@ REST_S = 0.05
 
 
 @dataclass(frozen=True)
-class Task:
+class Workload:
     """What all contenders do: inference or a training step, on one picture of `size` (height, width)."""
 
     size: tuple[int, int]
@@ -73,9 +73,9 @@ class Measurement:
 
 @dataclass
 class Result:
-    """A task's measurements by contender, and why the others are missing."""
+    """A workload's measurements by contender, and why the others are missing."""
 
-    task: Task
+    workload: Workload
     flops: float
     measurements: dict[str, Measurement]
     skipped: dict[str, str]
@@ -105,8 +105,8 @@ class Result:
         return 2.0 * MATRIX_SIDE**3 if contender == "matmul" else self.flops
 
 
-def count_flops(config: ModelConfig, task: Task) -> float:
-    """Multiplications and additions of the network's matrix products and convolutions for `task`.
+def count_flops(config: ModelConfig, workload: Workload) -> float:
+    """Return the multiplications and additions of the network's matrix products and convolutions for `workload`.
 
     A training step counts three times its forward pass: the backward pass forms two products for each one.
     """
@@ -116,31 +116,31 @@ def count_flops(config: ModelConfig, task: Task) -> float:
     from shadowmaskformer.network.model import ShadowMaskFormer
 
     with torch.device("meta"), torch.no_grad(), FlopCounterMode(display=False) as counter:
-        photo, mask = torch.empty(1, 3, *task.size), torch.empty(1, 1, *task.size)
+        photo, mask = torch.empty(1, 3, *workload.size), torch.empty(1, 1, *workload.size)
         ShadowMaskFormer(config).eval()(photo, mask, photo)
-    return float(counter.get_total_flops()) * (3 if task.training else 1)
+    return float(counter.get_total_flops()) * (3 if workload.training else 1)
 
 
-def run_task(
-    task: Task,
+def run_workload(
+    workload: Workload,
     weights: Mapping[str, str | Path],
     config: ModelConfig,
     *,
     rounds: int,
     expected_bytes: Mapping[str, float],
 ) -> Result:
-    """Race the contenders over one task.
+    """Race the contenders over one workload.
 
     Args:
-        task: what they do.
+        workload: what they do.
         weights: contender to the folder or file it loads.
         config: the network's configuration.
         rounds: timed turns of each contender, after an untimed first one.
-        expected_bytes: contender to the memory it will need, as a smaller task suggests.
+        expected_bytes: contender to the memory it will need, as a smaller workload suggests.
     """
-    once = task.pixels > ONCE_ABOVE_PIXELS
-    result = Result(task, count_flops(config, task), {}, {})
-    names = [name for name in ("matmul", *weights) if not task.training or name in ("matmul", *TRAINERS)]
+    once = workload.pixels > ONCE_ABOVE_PIXELS
+    result = Result(workload, count_flops(config, workload), {}, {})
+    names = [name for name in ("matmul", *weights) if not workload.training or name in ("matmul", *TRAINERS)]
     with TemporaryDirectory() as folder, contextlib.ExitStack() as processes:
         workers: dict[str, _Worker] = {}
         for name in names:
@@ -150,8 +150,8 @@ def run_task(
                 continue
             job = Job(
                 contender=name,
-                training=task.training,
-                size=task.size,
+                training=workload.training,
+                size=workload.size,
                 weights=str(weights.get(name, "")),
                 answer=str(Path(folder) / f"{name}.npz"),
             )
@@ -198,7 +198,7 @@ def _compare(result: Result, folder: Path) -> None:
             continue
         with np.load(folder / f"{name}.npz") as found:
             apart = [np.float64(found[key]) - value for key, value in expected.items()]
-        if result.task.training:
+        if result.workload.training:
             # Not the largest entry: rounding alone flips a ReLU whose input is almost zero and moves one row.
             measurement.difference = _norm(apart) / _norm(expected.values())
         else:

@@ -28,7 +28,7 @@ _COLUMNS = (
 
 
 def table(result: Result) -> str:
-    """One task as lines of text; `faster` is how many times less than the yardstick."""
+    """Return one workload as lines of text; `faster` is how many times less than the yardstick."""
     rows = [_COLUMNS, *(_row(result, name) for name in result.measurements)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(_COLUMNS))]
     lines = [
@@ -41,7 +41,7 @@ def table(result: Result) -> str:
         for row in rows
     ]
     skipped = [f"{name}: left out, {reason}" for name, reason in result.skipped.items()]
-    return "\n".join([f"{result.task}  ({result.flops / 1e9:.1f} GFLOP)", *lines, *skipped])
+    return "\n".join([f"{result.workload}  ({result.flops / 1e9:.1f} GFLOP)", *lines, *skipped])
 
 
 def _row(result: Result, name: str) -> tuple[str, ...]:
@@ -86,9 +86,9 @@ def write_json(path: Path, results: list[Result], config: NetworkConfig, measure
         "model": config.to_dict(),
         "tasks": [
             {
-                "task": str(result.task),
-                "training": result.task.training,
-                "size": list(result.task.size),
+                "task": str(result.workload),
+                "training": result.workload.training,
+                "size": list(result.workload.size),
                 "flops": result.flops,
                 "skipped": result.skipped,
                 "contenders": {
@@ -112,7 +112,7 @@ def write_json(path: Path, results: list[Result], config: NetworkConfig, measure
 
 
 def write_plot(path: Path, results: list[Result]) -> None:
-    """Draw, for each task, how many times faster than the yardstick each contender is, and its memory."""
+    """Draw, for each workload, how many times faster than the yardstick each contender is, and its memory."""
     try:
         from matplotlib.figure import Figure
     except ImportError:
@@ -125,7 +125,7 @@ def write_plot(path: Path, results: list[Result]) -> None:
         speed.bar_label(speed.barh(names, ratios, color="#3b6ea5"), fmt="%.1f×", padding=3)
         peaks = [result.measurements[name].peak_bytes / 1e9 for name in names]
         memory.bar_label(memory.barh(names, peaks, color="#a5673b"), fmt="%.2f", padding=3)
-        speed.set_title(f"{result.task}: times faster (CPU time)", fontsize=10)
+        speed.set_title(f"{result.workload}: times faster (CPU time)", fontsize=10)
         memory.set_title("peak memory, GB", fontsize=10)
         for axis in (speed, memory):
             axis.invert_yaxis()

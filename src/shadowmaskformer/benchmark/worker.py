@@ -49,12 +49,12 @@ class Job:
     answer: str
 
     def to_json(self) -> str:
-        """The job as one command-line argument."""
+        """Return the job as one command-line argument."""
         return json.dumps(dataclasses.asdict(self))
 
     @classmethod
     def from_json(cls, text: str) -> Job:
-        """Inverse of `to_json`."""
+        """Return the job that `to_json` wrote."""
         values: dict[str, Any] = json.loads(text)
         values["size"] = tuple(values["size"])
         return cls(**values)
@@ -69,7 +69,7 @@ class Contestant:
 
 
 def picture(size: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
-    """A synthetic photo, (H, W, 3), and its mask, (H, W), float32 in [0, 1]; always the same for a size."""
+    """Return a synthetic photo, (H, W, 3), and its mask, (H, W), float32 in [0, 1]; always the same for a size."""
     height, width = size
     random = np.random.default_rng(7)
     rows, columns = np.mgrid[0:height, 0:width].astype(np.float32)
@@ -191,17 +191,13 @@ def _network(contender: str, weights: str) -> nn.Module:
 
 
 def _start(size: tuple[int, int], config: Any) -> Any:
-    """The picture that the network corrects, (1, 3, H, W), or None where that is the photo."""
+    """Return the picture that the network corrects, (1, 3, H, W), or None where that is the photo."""
     import torch
 
-    from shadowmaskformer.network.embedding import embedding_of
+    from shadowmaskformer.removal.task import prepare
 
-    if not embedding_of(config).starts_relit:
-        return None
-    from shadowmaskformer.light.relight import start_light
-
-    photo, mask = picture(size)
-    return torch.from_numpy(start_light(photo, mask).apply(photo)).permute(2, 0, 1)[None].contiguous()
+    start = prepare(config, *picture(size)).inputs.get("start")
+    return None if start is None else torch.from_numpy(start).permute(2, 0, 1)[None].contiguous()
 
 
 def _tune_allocator() -> None:
@@ -211,7 +207,7 @@ def _tune_allocator() -> None:
 
 
 def peak_bytes() -> int:
-    """The largest resident memory that this process has had."""
+    """Return the largest resident memory that this process has had."""
     try:
         # Not getrusage: on Linux it also remembers the parent's memory from before this program started.
         status = Path("/proc/self/status").read_text()
@@ -222,7 +218,7 @@ def peak_bytes() -> int:
 
 
 def _timed(call: Callable[[], Any]) -> tuple[Any, dict[str, float]]:
-    """Call it; time on the clock, CPU time of all threads, and peak memory so far."""
+    """Call it; return its value, and time on the clock, CPU time of all threads and peak memory so far."""
     wall, cpu = time.perf_counter(), time.process_time()
     value = call()
     spent = {"cpu_s": time.process_time() - cpu, "wall_s": time.perf_counter() - wall}

@@ -57,7 +57,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from shadowmaskformer.benchmark import Result, Task, benchmark
+    from shadowmaskformer.benchmark import Result, Workload, benchmark
     from shadowmaskformer.benchmark.race import CONTENDERS
     from shadowmaskformer.benchmark.report import machine, table, write_json, write_plot
 
@@ -65,9 +65,9 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigError(f"there is no runtime {unknown[0]!r} to measure", f"choose from {', '.join(CONTENDERS)}")
     if args.rounds < 1:
         raise ConfigError(f"rounds is {args.rounds}", "give at least {rounds=1}")
-    tasks = [Task(_size(text)) for text in args.sizes]
+    workloads = [Workload(_size(text)) for text in args.sizes]
     if args.train:
-        tasks += [Task(_size(text), training=True) for text in args.train_sizes]
+        workloads += [Workload(_size(text), training=True) for text in args.train_sizes]
     if args.output:
         _make_folder(args.output)
     computer = machine()
@@ -84,7 +84,7 @@ def run(args: argparse.Namespace) -> int:
         print(f"\n{table(result)}", flush=True)
 
     config, results = benchmark(
-        tasks,
+        workloads,
         list(dict.fromkeys(["yardstick", *args.runtimes])),
         weights=args.weights,
         variant=args.variant,

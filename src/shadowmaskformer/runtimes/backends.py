@@ -58,8 +58,9 @@ class Backend:
     Attributes:
         name: what users call it.
         load: (weights, device=…, threads=…) loads a session.
-        why_not: returns why it cannot be used here, in one line; None if it can.
-        extra: the optional dependencies that it needs, as in `pip install 'shadowmaskformer[extra]'`.
+        package: the package that it needs; None if it comes with this one.
+        extra: the optional dependencies that bring it, as in `pip install 'shadowmaskformer[extra]'`.
+        problem: returns what else keeps it from running here, in one line, or None.
         devices: kinds of device that it runs on.
         export: the file that `export` writes for it; None if there is none.
         runs_exports: whether it runs such files; otherwise it runs weights.
@@ -67,11 +68,18 @@ class Backend:
 
     name: str
     load: Callable[..., Session]
-    why_not: Callable[[], str | None] = lambda: None
+    package: str | None = None
     extra: str | None = None
+    problem: Callable[[], str | None] = lambda: None
     devices: tuple[str, ...] = ("cpu",)
     export: ExportFormat | None = None
     runs_exports: bool = False
+
+    def why_not(self) -> str | None:
+        """Return why it cannot be used here, in one line; None if it can."""
+        if self.package and not importlib.util.find_spec(self.package):
+            return f"{self.package} is not installed: pip install 'shadowmaskformer[{self.extra}]'"
+        return self.problem()
 
 
 def _later(module: str, function: str) -> Callable[..., Any]:
@@ -84,64 +92,45 @@ def _later(module: str, function: str) -> Callable[..., Any]:
     return call
 
 
-def _why_not_native() -> str | None:
+def _export(module: str, suffix: str, *, needs: tuple[str, ...], bound: float, smallest_side: int = 1) -> ExportFormat:
+    """Return the format that `module` of this folder writes and opens."""
+    write, open_file = _later(module, "write"), _later(module, "open_file")
+    return ExportFormat(suffix, needs, bound, write, open_file, smallest_side)
+
+
+def _engine_problem() -> str | None:
     from shadowmaskformer import engine
 
     return engine.why_unavailable()
 
 
-def _missing(module: str, extra: str) -> Callable[[], str | None]:
-    def why_not() -> str | None:
-        if importlib.util.find_spec(module):
-            return None
-        return f"{module} is not installed: pip install 'shadowmaskformer[{extra}]'"
-
-    return why_not
-
+SMALLEST_TORCH_SIDE = 5
+"""PyTorch's exporter cannot leave shorter sides free: it sets axes of length one apart."""
 
 _ROWS = (
-    Backend("native", load=_later("native", "load"), why_not=_why_not_native),
+    Backend("native", load=_later("native", "load"), problem=_engine_problem),
     Backend(
         "torch",
         load=_later("torch", "load"),
-        why_not=_missing("torch", "torch"),
+        package="torch",
         extra="torch",
         devices=("cpu", "cuda", "mps", "xpu"),
-        export=ExportFormat(
-            ".pt2",
-            needs=("torch",),
-            bound=1e-5,
-            write=_later("torch", "write"),
-            open=_later("torch", "open_file"),
-            smallest_side=5,  # the exporter sets axes of length one apart
-        ),
+        export=_export("torch", ".pt2", needs=("torch",), bound=1e-5, smallest_side=SMALLEST_TORCH_SIDE),
     ),
     Backend(
         "onnx",
         load=_later("onnx", "load"),
-        why_not=_missing("onnxruntime", "onnx"),
+        package="onnxruntime",
         extra="onnx",
-        export=ExportFormat(
-            ".onnx",
-            needs=("torch", "onnx", "onnxruntime"),
-            bound=1e-5,
-            write=_later("onnx", "write"),
-            open=_later("onnx", "open_file"),
-        ),
+        export=_export("onnx", ".onnx", needs=("torch", "onnx", "onnxruntime"), bound=1e-5),
         runs_exports=True,
     ),
     Backend(
         "openvino",
         load=_later("openvino", "load"),
-        why_not=_missing("openvino", "openvino"),
+        package="openvino",
         extra="openvino",
-        export=ExportFormat(
-            ".xml",
-            needs=("torch", "onnx", "openvino"),
-            bound=1e-4,
-            write=_later("openvino", "write"),
-            open=_later("openvino", "open_file"),
-        ),
+        export=_export("openvino", ".xml", needs=("torch", "onnx", "openvino"), bound=1e-4),
         runs_exports=True,
     ),
 )

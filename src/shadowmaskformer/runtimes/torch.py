@@ -13,11 +13,16 @@ from shadowmaskformer.arrays import Floats
 from shadowmaskformer.errors import ConfigError
 from shadowmaskformer.network.kinds import config_to_text, embed, input_channels
 from shadowmaskformer.network.model import UNetwork
+from shadowmaskformer.runtimes.backends import SMALLEST_TORCH_SIDE
 from shadowmaskformer.runtimes.files import CONFIG_KEY, example, for_export, output_names
 from shadowmaskformer.runtimes.session import Reloading
 
 if TYPE_CHECKING:
     from shadowmaskformer.runtimes.backends import Outputs
+
+
+OUTPUTS_KEY = "shadowmaskformer.outputs"
+"""Where a `.pt2` file keeps the names of its outputs, which its program returns as a tuple."""
 
 
 class TorchSession(Reloading):
@@ -63,12 +68,9 @@ def write(model: UNetwork, path: Path) -> None:
     from torch.export import Dim
     from torch.fx.experimental import _config
 
-    from shadowmaskformer.runtimes.backends import BACKENDS
-
     tracing: Any = _config
-    form = BACKENDS["torch"].export
-    side = form.smallest_side if form else 1
-    axes = {0: Dim("batch", min=1), 2: Dim("height", min=side), 3: Dim("width", min=side)}
+    sides = {axis: Dim(name, min=SMALLEST_TORCH_SIDE) for axis, name in ((2, "height"), (3, "width"))}
+    axes = {0: Dim("batch", min=1), **sides}
     # Without these two, the exporter refuses sizes of which it cannot prove that no axis gets length one.
     with torch.no_grad(), tracing.patch(backed_size_oblivious=True):
         program = torch.export.export(
@@ -79,10 +81,6 @@ def write(model: UNetwork, path: Path) -> None:
         )
     names = ",".join(output_names(model))
     torch.export.save(program, path, extra_files={CONFIG_KEY: config_to_text(model.config), OUTPUTS_KEY: names})
-
-
-OUTPUTS_KEY = "shadowmaskformer.outputs"
-"""Where a `.pt2` file keeps the names of its outputs, which its program returns as a tuple."""
 
 
 def open_file(path: Path) -> Outputs:

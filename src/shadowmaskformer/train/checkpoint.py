@@ -34,7 +34,7 @@ def save_checkpoint(folder: Path, step: int, state: dict[str, Any]) -> Path:
 
 
 def load_checkpoint(folder: Path) -> dict[str, Any]:
-    """The state of the newest whole checkpoint in `folder`, on the CPU."""
+    """Return the state of the newest whole checkpoint in `folder`, on the CPU."""
     candidates = _newest_first(folder)
     for path in candidates:
         content = path.read_bytes()
@@ -42,13 +42,13 @@ def load_checkpoint(folder: Path) -> dict[str, Any]:
         if hashlib.sha256(payload).digest() == content[:_DIGEST_BYTES]:
             return torch.load(io.BytesIO(payload), map_location="cpu", weights_only=True)
     raise TrainingError(
-        f"{len(candidates)} checkpoints in {folder.parent.name}/{folder.name}, none of them whole; "
-        "start the run again without --resume in a new folder"
+        f"none of the {len(candidates)} checkpoints in {folder.parent.name}/{folder.name} is whole",
+        "leave {resume} out and start again in a new folder",
     )
 
 
 def has_checkpoint(folder: Path) -> bool:
-    """Whether there is anything to resume from."""
+    """Return whether there is anything to resume from."""
     return bool(_newest_first(folder))
 
 

@@ -146,7 +146,7 @@ def without_effect(config: TrainConfig, keys: Collection[str], hours: float | No
     lines: list[str] = []
     for key in keys:
         if key in ("steps", "epochs") and hours is not None:
-            lines.append(f"{key} has no effect: --hours sets the length")
+            lines.append(f"{key} has no effect: hours sets the length")
         elif key == "epochs" and config.steps:
             lines.append("epochs has no effect: steps sets the length")
         elif key in ("w1", "w2") and "start" in input_channels(config.model_config()):
@@ -155,7 +155,7 @@ def without_effect(config: TrainConfig, keys: Collection[str], hours: float | No
 
 
 def load_recipe(recipe: str, overrides: Iterable[str] = ()) -> TrainConfig:
-    """The recipe called `recipe` (a name in `recipes/` or a TOML file), changed by `key=value` overrides.
+    """Return the recipe called `recipe` (a name in `recipes/` or a TOML file), changed by `key=value` overrides.
 
     Values are TOML; a bare word counts as a string, and `table.key` reaches into `losses` and `augment`.
 
@@ -170,23 +170,23 @@ def load_recipe(recipe: str, overrides: Iterable[str] = ()) -> TrainConfig:
         raise ConfigError(f"no recipe {recipe!r}; choose one of {names}, or name a .toml file") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"recipe {path.name} is not TOML: {error}") from error
-    return TrainConfig.from_dict(override(values, overrides), source=f"recipe {path.stem!r} or --set")
+    return TrainConfig.from_dict(override(values, overrides), source=f"recipe {path.stem!r} or its overrides")
 
 
 def override(values: Mapping[str, Any], overrides: Iterable[str]) -> dict[str, Any]:
-    """`values` changed by `key=value` texts, as `--set` takes them."""
+    """Return `values` changed by `key=value` texts, as the command's `--set` takes them."""
     changed = {key: dict(v) if isinstance(v, Mapping) else v for key, v in values.items()}
     for text in overrides:
         key, equals, value = text.partition("=")
         if not equals:
-            raise ConfigError(f"--set {text!r} has no value; write --set key=value")
+            raise ConfigError(f"the override {text!r} has no value", "write key=value")
         table, dot, inner = key.strip().partition(".")
         parsed = _parse_value(value.strip())
         if dot:
             # An override of `losses.x` on a recipe without that table changes the default table.
             held = changed.setdefault(table, getattr(TrainConfig(), table, {}))
             if not isinstance(held, Mapping):
-                raise ConfigError(f"--set {text!r}: {table} is no table; write --set {table}=value")
+                raise ConfigError(f"the override {text!r} is wrong: {table} is no table", f"write {table}=value")
             changed[table] = {**held, inner: parsed}
         else:
             changed[table] = parsed
@@ -201,7 +201,7 @@ def _parse_value(text: str) -> Any:
 
 
 def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
-    """Keys whose values differ, with both values, in the order of `after`.
+    """Return the keys whose values differ, with both values, in the order of `after`.
 
     >>> differences({"seed": 0, "steps": 5}, {"seed": 1, "steps": 5})
     {'seed': (0, 1)}

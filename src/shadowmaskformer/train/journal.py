@@ -97,7 +97,7 @@ def read_log(folder: Path) -> list[dict[str, float]]:
 
 
 @dataclass(frozen=True)
-class Curve:
+class ScoreCurve:
     """A score over time.
 
     Attributes:
@@ -115,7 +115,7 @@ class Curve:
     baseline: str | None = None
 
 
-def draw_curves(folder: Path, panels: Mapping[str, Sequence[Curve]]) -> bool:
+def draw_curves(folder: Path, panels: Mapping[str, Sequence[ScoreCurve]]) -> bool:
     """Plot the loss and the task's scores over time into `curves.png`.
 
     Args:
@@ -135,7 +135,7 @@ def draw_curves(folder: Path, panels: Mapping[str, Sequence[Curve]]) -> bool:
     scores = [line for line in log if line["step"] > 0 and "loss" not in line]
     if not steps or not scores:
         return False
-    figure = Figure(figsize=(10, 4), layout="constrained")
+    figure = Figure(figsize=(10, 5), layout="constrained")
     left, *others = figure.subplots(1, 1 + len(panels), squeeze=False)[0]
     window = max(1, len(steps) // 100)
     groups = [steps[i : i + window] for i in range(0, len(steps), window)]
@@ -145,11 +145,17 @@ def draw_curves(folder: Path, panels: Mapping[str, Sequence[Curve]]) -> bool:
         for curve in curves:
             points = [(line["elapsed_s"] / 3600, line[curve.score]) for line in scores if curve.score in line]
             if curve.baseline in levels:
-                axes.axhline(levels[curve.baseline], color="grey", linestyle=curve.style, linewidth=0.8)
+                label = f"{curve.baseline.split('_')[0]}: {curve.label}"
+                axes.axhline(levels[curve.baseline], color="grey", linestyle=curve.style, linewidth=0.8, label=label)
             if points:
                 hours, values = zip(*points, strict=True)
                 axes.plot(hours, values, curve.style, color=f"C{curve.colour}", marker=".", label=curve.label)
         axes.set(title=title, xlabel="hours")
-        axes.legend(fontsize="small")
+    for axes in (left, *others):
+        axes.locator_params(axis="x", nbins=4)
+    if others:
+        # Below the plots, where it covers no line; all of a task's panels show the same curves.
+        handles, labels = others[0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside lower center", ncols=4, fontsize="small")
     figure.savefig(folder / CURVES, dpi=120)
     return True

@@ -1,4 +1,4 @@
-"""What training minimises: named losses, weighted by `TrainConfig.losses`.
+"""What training for shadow removal minimises: named losses, weighted by `TrainConfig.losses`.
 
 Each takes (restored, truth, mask), (B, 3, H, W) in [0, 1] and (B, 1, H, W), and returns a mean over pictures,
 so that a batch split over processes gives the same gradient as the whole batch.
@@ -64,7 +64,7 @@ LOSSES: dict[str, Loss] = {
 
 
 def weighted_loss(weights: Mapping[str, float]) -> Loss:
-    """The sum of the named losses, each times its weight."""
+    """Return the sum of the named losses, each times its weight."""
     for name in weights:
         if name not in LOSSES:
             raise ConfigError(f"no loss {name!r}; choose from {', '.join(LOSSES)}")

@@ -32,7 +32,7 @@ class Processes:
 
     @property
     def orphaned(self) -> bool:
-        """Whether the `torchrun` that started this process is gone; nobody would end it then."""
+        """Whether the `torchrun` that started this process is gone, so that nothing would end it."""
         return "TORCHELASTIC_RUN_ID" in os.environ and os.getppid() != self.parent
 
     @property
@@ -41,13 +41,13 @@ class Processes:
         return self.rank == 0
 
     def wrap(self, model: nn.Module) -> nn.Module:
-        """`model` with gradients averaged over the processes."""
+        """Return `model` with gradients averaged over the processes."""
         if self.world == 1:
             return model
         return DistributedDataParallel(model, device_ids=[self.device] if self.device.type == "cuda" else None)
 
     def sum(self, *values: float) -> list[float]:
-        """Each value summed over the processes, the same in all of them."""
+        """Return each value summed over the processes, the same in all of them."""
         if self.world == 1:
             return list(values)
         total = torch.tensor(values, dtype=torch.float64, device=self.device)
@@ -62,7 +62,7 @@ class Processes:
 
 @contextmanager
 def join_processes() -> Generator[Processes]:
-    """The processes that `torchrun` started (NCCL with CUDA, else gloo), or this one alone."""
+    """Yield the processes that `torchrun` started (NCCL with CUDA, else gloo), or this one alone."""
     world = int(os.environ.get("WORLD_SIZE", "1"))
     cuda = torch.cuda.is_available()
     device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0"))) if cuda else torch.device("cpu")

@@ -14,7 +14,7 @@ from shadowmaskformer.light import relight
 from shadowmaskformer.network.kinds import input_channels
 from shadowmaskformer.train.batches import Batch
 from shadowmaskformer.train.config import TrainConfig
-from shadowmaskformer.train.journal import Curve
+from shadowmaskformer.train.journal import ScoreCurve
 from shadowmaskformer.train.losses import weighted_loss
 from shadowmaskformer.train.validation import Validation
 
@@ -29,7 +29,7 @@ class Removal:
         self._loss = weighted_loss(config.losses)
 
     @property
-    def curves(self) -> dict[str, list[Curve]]:
+    def curves(self) -> dict[str, list[ScoreCurve]]:
         """PSNR and Lab MAE over shadow (S), lit pixels (NS) and all, in unseen and seen scenes."""
         return {"validation PSNR, dB": _curves("psnr"), "validation Lab MAE": _curves("mae")}
 
@@ -57,9 +57,9 @@ class Removal:
         return Validation(groups, pictures=pictures, size=size)
 
 
-def _curves(measure: str) -> list[Curve]:
+def _curves(measure: str) -> list[ScoreCurve]:
     return [
-        Curve(
+        ScoreCurve(
             f"{group}_{measure}_{region}",
             f"{label}, {group} scenes",
             colour,

@@ -9,7 +9,7 @@ from shadowmaskformer.train.config import TrainConfig
 
 
 def stage_at(config: TrainConfig, progress: float) -> int:
-    """The stage of the run at `progress`: the last one whose start has been passed.
+    """Return the stage of the run at `progress`: the last one whose start has been passed.
 
     >>> config = TrainConfig(sizes=(64, 128), batches=(4, 2), shares=(0.5, 0.5))
     >>> [stage_at(config, p) for p in (0.0, 0.49, 0.5, 1.0)]
@@ -24,7 +24,7 @@ def stage_at(config: TrainConfig, progress: float) -> int:
 
 
 def learning_rate_at(config: TrainConfig, progress: float) -> float:
-    """The learning rate at `progress`: a linear climb over `warmup`, then a cosine to the final rate.
+    """Return the learning rate at `progress`: a linear climb over `warmup`, then a cosine to the final rate.
 
     >>> config = TrainConfig(learning_rate=1.0, warmup=0.2)
     >>> [round(learning_rate_at(config, p), 3) for p in (0.0, 0.1, 0.2, 0.6, 1.0)]
@@ -52,7 +52,7 @@ class Schedule:
     budget_s: float | None = None
 
     def progress(self, step: int, drawn: int, elapsed_s: float) -> float:
-        """Share of the run that is over after `step` steps, `drawn` pictures and `elapsed_s` seconds."""
+        """Return the share of the run that is over after `step` steps, `drawn` pictures and `elapsed_s` seconds."""
         if self.budget_s is not None:
             done = elapsed_s / self.budget_s
         elif self.config.steps:

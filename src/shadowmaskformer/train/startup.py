@@ -144,7 +144,7 @@ def hold_folder(out: Path, processes: Processes) -> Generator[None]:
         except BlockingIOError as error:
             raise OutputError(f"another process trains in {out.name}; wait for it or choose another folder") from error
         except OSError as error:
-            logger.warning("%s cannot be locked (%s): see to it that no other run uses it", out.name, error.strerror)
+            logger.warning("%s cannot be locked (%s): make sure that no other run uses it", out.name, error.strerror)
         yield
 
 
@@ -190,7 +190,7 @@ def open_samples(
 
 
 def _decoded(triplets: Sequence[Triplet], cache: Path, side: int, *, quiet: bool) -> Cache:
-    """The cache of `triplets`, built under a progress bar if it is not there yet; logs what could not be read."""
+    """Return the cache of `triplets`, built under a progress bar if it is missing; log what could not be read."""
     with tqdm(total=len(triplets), desc="decoding", unit="picture", disable=quiet, leave=False, delay=1) as bar:
 
         def show(done: int, _: int) -> None:

@@ -19,7 +19,7 @@ from shadowmaskformer.network.config import ModelConfig
 from shadowmaskformer.network.model import UNetwork
 from shadowmaskformer.train.batches import Batch
 from shadowmaskformer.train.config import TrainConfig
-from shadowmaskformer.train.journal import Curve
+from shadowmaskformer.train.journal import ScoreCurve
 from shadowmaskformer.train.removal import Removal
 
 
@@ -52,7 +52,7 @@ class Task(Protocol):
         ...
 
     @property
-    def curves(self) -> Mapping[str, Sequence[Curve]]:
+    def curves(self) -> Mapping[str, Sequence[ScoreCurve]]:
         """What to plot over time beside the loss, by title."""
         ...
 

@@ -6,9 +6,9 @@
 #include <stdexcept>
 #include <string>
 
-#include "isa.h"
-#include "network.h"
-#include "threads.h"
+#include "core/isa.h"
+#include "core/network.h"
+#include "core/threads.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;

@@ -9,7 +9,7 @@
 #include <stdexcept>
 #include <vector>
 
-#include "training.h"
+#include "core/training.h"
 
 namespace nb = nanobind;
 

@@ -1,4 +1,4 @@
-#include "blocks.h"
+#include "core/blocks.h"
 
 namespace smf {
 

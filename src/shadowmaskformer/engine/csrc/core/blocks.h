@@ -6,8 +6,8 @@
 
 #include <cstddef>
 
-#include "arena.h"
-#include "isa.h"
+#include "core/arena.h"
+#include "core/isa.h"
 
 namespace smf {
 

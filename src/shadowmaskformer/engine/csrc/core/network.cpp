@@ -4,16 +4,16 @@
 //            of them until the decoder has fused it. With the scratch of the largest kernel this is all that a call
 //            needs: 0.1 GB at 480x640.
 // Threads    Every kernel splits its own map; kernels follow one another.
-#include "network.h"
+#include "core/network.h"
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <stdexcept>
 
-#include "arena.h"
-#include "blocks.h"
-#include "threads.h"
+#include "core/arena.h"
+#include "core/blocks.h"
+#include "core/threads.h"
 
 namespace smf {
 

@@ -4,7 +4,7 @@
 // convolution (channels, 1, 5, 5). Channels and hidden are multiples of 24. Gradients are written, not added to.
 #pragma once
 
-#include "isa.h"
+#include "core/isa.h"
 
 namespace smf {
 

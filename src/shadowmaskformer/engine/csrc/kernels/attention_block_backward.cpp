@@ -16,7 +16,7 @@
 // That dx depends on mean and std adds α + β·x̂ to every token of a sample, once its sums are known.
 #include <cmath>
 
-#include "training_window.h"
+#include "kernels/training_window.h"
 
 namespace smf {
 namespace SMF_ISA {

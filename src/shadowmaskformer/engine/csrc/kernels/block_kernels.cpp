@@ -1,5 +1,5 @@
 // The table of block kernels of one instruction set.
-#include "pieces.h"
+#include "kernels/pieces.h"
 
 namespace smf {
 namespace SMF_ISA {

@@ -9,8 +9,8 @@
 //            write and read five maps, one of them up to four times as wide. V is computed twice in the margins of 2.
 // Speed      75 to 85 % of the processor's peak of multiply-adds (one core, AVX2).
 // Scratch    per thread: (5 (T + 4) + 2 T) C + T min(hidden, 96) floats for tile width T.
-#include "pieces.h"
-#include "threads.h"
+#include "core/threads.h"
+#include "kernels/pieces.h"
 
 namespace smf {
 namespace SMF_ISA {

@@ -15,7 +15,7 @@
 // KB, where PyTorch's autograd keeps 50 MB per block.
 //
 // Scratch per part: 13 rows of tokens, two tiles of hidden activations, one copy of the weight gradients.
-#include "training_tiles.h"
+#include "kernels/training_tiles.h"
 
 namespace smf {
 namespace SMF_ISA {

@@ -6,8 +6,8 @@
 // Scratch    3x3: three rows with a zero column at each end per thread. Fusion: one run of tokens per thread.
 #include <cstring>
 
-#include "pieces.h"
-#include "threads.h"
+#include "core/threads.h"
+#include "kernels/pieces.h"
 
 namespace smf {
 namespace SMF_ISA {

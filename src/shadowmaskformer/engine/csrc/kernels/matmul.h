@@ -6,8 +6,8 @@
 // of a call pass by.
 #pragma once
 
-#include "blocks.h"
-#include "simd.h"
+#include "core/blocks.h"
+#include "kernels/simd.h"
 
 namespace smf {
 namespace SMF_ISA {

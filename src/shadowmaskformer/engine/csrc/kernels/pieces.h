@@ -1,7 +1,7 @@
 // Pieces that several fused blocks share, on tokens that are in cache already: depthwise 5x5, MLP, moments.
 #pragma once
 
-#include "matmul.h"
+#include "kernels/matmul.h"
 
 namespace smf {
 namespace SMF_ISA {

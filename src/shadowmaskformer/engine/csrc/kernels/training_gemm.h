@@ -14,7 +14,7 @@
 #include <cstring>
 #include <type_traits>
 
-#include "simd.h"
+#include "kernels/simd.h"
 
 namespace smf {
 namespace SMF_ISA {

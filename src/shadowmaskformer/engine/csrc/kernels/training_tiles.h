@@ -9,10 +9,10 @@
 #include <algorithm>
 #include <cstring>
 
-#include "arena.h"
-#include "threads.h"
-#include "training.h"
-#include "training_gemm.h"
+#include "core/arena.h"
+#include "core/threads.h"
+#include "core/training.h"
+#include "kernels/training_gemm.h"
 
 namespace smf {
 namespace SMF_ISA {

@@ -6,7 +6,7 @@
 
 #include <cmath>
 
-#include "training_tiles.h"
+#include "kernels/training_tiles.h"
 
 namespace smf {
 namespace SMF_ISA {

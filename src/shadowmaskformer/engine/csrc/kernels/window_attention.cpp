@@ -19,8 +19,8 @@
 #include <cmath>
 #include <cstring>
 
-#include "pieces.h"
-#include "threads.h"
+#include "core/threads.h"
+#include "kernels/pieces.h"
 
 namespace smf {
 namespace SMF_ISA {

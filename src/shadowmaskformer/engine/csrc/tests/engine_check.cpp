@@ -12,10 +12,10 @@
 #include <random>
 #include <thread>
 
-#include "isa.h"
-#include "network.h"
-#include "threads.h"
-#include "training.h"
+#include "core/isa.h"
+#include "core/network.h"
+#include "core/threads.h"
+#include "core/training.h"
 
 namespace {
 

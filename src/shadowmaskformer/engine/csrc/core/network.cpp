@@ -42,6 +42,14 @@ std::string shape_text(const std::vector<std::size_t>& shape) {
   return text + ")";
 }
 
+// A side that only the weights know: side `axis` of a convolution's weight. 1 for a weight that is missing or no
+// convolution's; the check of its shape then says what is wrong.
+int convolution_side(const Parameters& parameters, const char* name, int axis) {
+  const auto found = parameters.find(name);
+  if (found == parameters.end() || found->second.shape.size() != 4) return 1;
+  return std::max(1, int(found->second.shape[axis]));
+}
+
 }  // namespace
 
 struct Network::Impl {
@@ -51,7 +59,8 @@ struct Network::Impl {
   std::vector<std::unique_ptr<float[]>> storage;
   const Parameters* parameters;  // only while constructing
 
-  int channels;  // of the embedded picture
+  int channels;       // of the embedded picture
+  int head_channels;  // of the result
   Matrix embed, head;
   Matrix down[2], up[2][2];
   Fusion fusions[2];
@@ -300,7 +309,7 @@ struct Network::Impl {
     links->upsample(up[1], H / 2, W / 2, C[3], half_spare, full_spare, threads);
     run_fusion(fusions[1], tokens, full, full_spare, arena, threads);
     stage(4, 1, full_spare, full);
-    links->conv3x3(head, H, W, C[4], full_spare, height, width, 4, head_out, arena, threads);
+    links->conv3x3(head, H, W, C[4], full_spare, height, width, head_channels, head_out, arena, threads);
   }
 };
 
@@ -315,11 +324,10 @@ Network::Network(const NetworkConfig& config, const Parameters& parameters) : im
       throw std::invalid_argument("the native engine needs widths that are multiples of 8, got " +
                                   std::to_string(width) + "; use the torch or onnx runtime");
   const int* C = config.widths;
-  // How many channels the picture is embedded in is the embedding's affair; its first convolution tells.
-  const auto first = parameters.find("embed.weight");
-  impl.channels = first != parameters.end() && first->second.shape.size() == 4 ? int(first->second.shape[1]) : 3;
+  impl.channels = convolution_side(parameters, "embed.weight", 1);
+  impl.head_channels = convolution_side(parameters, "head.weight", 0);
   impl.embed = impl.convolution("embed", C[0], impl.channels, 3);
-  impl.head = impl.convolution("head", 4, C[4], 3);
+  impl.head = impl.convolution("head", impl.head_channels, C[4], 3);
   for (int i : {0, 1}) {
     const std::string number = std::to_string(i);
     impl.down[i] = impl.convolution("down." + number, C[i + 1], C[i], 2);
@@ -344,6 +352,7 @@ std::size_t Network::scratch_bytes(int height, int width, int threads) const {
 }
 
 int Network::channels() const { return impl_->channels; }
+int Network::head_channels() const { return impl_->head_channels; }
 
 void Network::forward(int batch, int height, int width, const float* projected, float* head, int threads) const {
   if (batch < 1 || height < 1 || width < 1) return;
@@ -352,7 +361,8 @@ void Network::forward(int batch, int height, int width, const float* projected, 
   const std::size_t pixels = std::size_t(height) * width;
   for (int i = 0; i < batch; ++i) {
     lease.arena().rewind(0);
-    impl_->run(height, width, projected + i * pixels * impl_->channels, head + i * pixels * 4, lease.arena(), threads);
+    impl_->run(height, width, projected + i * pixels * impl_->channels, head + i * pixels * impl_->head_channels,
+               lease.arena(), threads);
   }
 }
 

@@ -37,13 +37,14 @@ class Network {
   Network(const Network&) = delete;
   Network& operator=(const Network&) = delete;
 
-  // How many channels the first convolution sees.
+  // Channels that the first convolution reads and the last one writes: as many as their weights have.
   int channels() const;
+  int head_channels() const;
 
-  // K and B of the soft reconstruction for an embedded picture.
+  // The last convolution's result for an embedded picture.
   //
-  // projected: (batch, height, width, channels()), what the first convolution sees. head: (batch, height, width, 4),
-  // written. Any size from 1x1 on; padded inside with zeros to multiples of 4. May be called from several threads at once.
+  // projected: (batch, height, width, channels()). head: (batch, height, width, head_channels()), written.
+  // Any size from 1x1 on; padded inside with zeros to multiples of 4. May be called from several threads at once.
   // threads: how many this call may use, 0 for num_threads().
   void forward(int batch, int height, int width, const float* projected, float* head, int threads) const;
 

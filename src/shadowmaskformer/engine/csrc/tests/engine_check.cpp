@@ -38,11 +38,11 @@ struct Store {
   }
 };
 
-Store random_parameters(const smf::NetworkConfig& config, std::size_t channels) {
+Store random_parameters(const smf::NetworkConfig& config, std::size_t channels, std::size_t head_channels) {
   Store store;
   const auto width = [&](int stage) { return std::size_t(config.widths[stage]); };
   store.layer("embed", {width(0), channels, 3, 3});
-  store.layer("head", {4, width(4), 3, 3});
+  store.layer("head", {head_channels, width(4), 3, 3});
   for (int i : {0, 1}) {
     const std::string number = std::to_string(i);
     store.layer("down." + number, {width(i + 1), width(i), 2, 2});
@@ -83,7 +83,7 @@ std::unique_ptr<float[]> picture(int height, int width, int channels) {
 }
 
 bool same_from_all_threads(const smf::Network& network, int height, int width) {
-  const std::size_t count = std::size_t(height) * width * 4;
+  const std::size_t count = std::size_t(height) * width * network.head_channels();
   const auto pixels = picture(height, width, network.channels());
   const auto alone = std::make_unique<float[]>(count);
   network.forward(1, height, width, pixels.get(), alone.get(), 1);
@@ -202,12 +202,12 @@ int main() {
   struct Kind {
     int window;
     bool attention_conv;
-    int channels;
+    int channels, head_channels;
   };
-  for (const Kind& kind : {Kind{10, false, 3}, Kind{10, true, 10}, Kind{3, true, 3}}) {
+  for (const Kind& kind : {Kind{10, false, 3, 4}, Kind{10, true, 10, 1}, Kind{3, true, 3, 9}}) {
     const smf::NetworkConfig config{{2, 2, 3, 1, 1},         {24, 48, 96, 48, 24}, {2, 4, 6, 1, 1}, {2, 4, 4, 2, 2},
                                     {0.5, 0.5, 0.7, 0, 1.0}, kind.window,          kind.attention_conv};
-    const Store store = random_parameters(config, kind.channels);
+    const Store store = random_parameters(config, kind.channels, kind.head_channels);
     const smf::Network network(config, store.parameters);
     const int sizes[][2] = {{1, 1}, {7, 33}, {31, 9}, {40, 70}};
     for (const auto& size : sizes)

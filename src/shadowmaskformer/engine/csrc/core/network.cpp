@@ -36,7 +36,7 @@ struct Fusion {
   int hidden;
 };
 
-std::string shape_text(const std::vector<std::size_t>& shape) {
+std::string shape_text(const Shape& shape) {
   std::string text = "(";
   for (std::size_t i = 0; i < shape.size(); ++i) text += (i ? ", " : "") + std::to_string(shape[i]);
   return text + ")";
@@ -50,6 +50,24 @@ int convolution_side(const Parameters& parameters, const char* name, int axis) {
   return std::max(1, int(found->second.shape[axis]));
 }
 
+NetworkConfig with_ends(NetworkConfig config, const Parameters& parameters) {
+  config.channels = convolution_side(parameters, "embed.weight", 1);
+  config.head_channels = convolution_side(parameters, "head.weight", 0);
+  return config;
+}
+
+ParameterSource checked(const Parameters& parameters) {
+  return [&](const std::string& name, const Shape& shape) {
+    const auto found = parameters.find(name);
+    if (found == parameters.end())
+      throw std::invalid_argument("weights lack '" + name + "'; use weights made for this configuration");
+    if (found->second.shape != shape)
+      throw std::invalid_argument("weight '" + name + "' is " + shape_text(found->second.shape) + ", expected " +
+                                  shape_text(shape) + "; use weights made for this configuration");
+    return found->second.data;
+  };
+}
+
 }  // namespace
 
 struct Network::Impl {
@@ -57,10 +75,8 @@ struct Network::Impl {
   const BlockKernels* blocks;
   const LinkKernels* links;
   std::vector<std::unique_ptr<float[]>> storage;
-  const Parameters* parameters;  // only while constructing
+  const ParameterSource* source;  // only while constructing
 
-  int channels;       // of the embedded picture
-  int head_channels;  // of the result
   Matrix embed, head;
   Matrix down[2], up[2][2];
   Fusion fusions[2];
@@ -74,14 +90,8 @@ struct Network::Impl {
     return storage.back().get();
   }
 
-  const float* parameter(const std::string& name, const std::vector<std::size_t>& shape) {
-    const auto found = parameters->find(name);
-    if (found == parameters->end())
-      throw std::invalid_argument("weights lack '" + name + "'; use weights made for this configuration");
-    if (found->second.shape != shape)
-      throw std::invalid_argument("weight '" + name + "' is " + shape_text(found->second.shape) + ", expected " +
-                                  shape_text(shape) + "; use weights made for this configuration");
-    return found->second.data;
+  const float* parameter(const std::string& name, const Shape& shape) {
+    return (*source)(name, shape);
   }
 
   const float* copied(const float* from, std::size_t count) {
@@ -129,18 +139,20 @@ struct Network::Impl {
     return Depthwise{ordered, vector(name + ".bias", channels)};
   }
 
-  // Row `row` of each 2x2 square. PixelShuffle's outputs are ordered (channel, row, column).
-  Matrix upsampling_row(const std::string& name, int outputs, int inputs, int row) {
+  // One matrix for each row of a 2x2 square. PixelShuffle's outputs are ordered (channel, row, column).
+  void upsampling(const std::string& name, int outputs, int inputs, Matrix rows[2]) {
     const float* weight = parameter(name + ".weight", {std::size_t(4 * outputs), std::size_t(inputs)});
     const float* bias = parameter(name + ".bias", {std::size_t(4 * outputs)});
     std::vector<float> ordered(std::size_t(2) * outputs * inputs), ordered_bias(std::size_t(2) * outputs);
-    for (int column = 0; column < 2; ++column)
-      for (int c = 0; c < outputs; ++c) {
-        const int from = c * 4 + row * 2 + column, to = column * outputs + c;
-        std::copy_n(weight + std::size_t(from) * inputs, inputs, ordered.data() + std::size_t(to) * inputs);
-        ordered_bias[to] = bias[from];
-      }
-    return packed(ordered.data(), ordered_bias.data(), 2 * outputs, inputs);
+    for (int row = 0; row < 2; ++row) {
+      for (int column = 0; column < 2; ++column)
+        for (int c = 0; c < outputs; ++c) {
+          const int from = c * 4 + row * 2 + column, to = column * outputs + c;
+          std::copy_n(weight + std::size_t(from) * inputs, inputs, ordered.data() + std::size_t(to) * inputs);
+          ordered_bias[to] = bias[from];
+        }
+      rows[row] = packed(ordered.data(), ordered_bias.data(), 2 * outputs, inputs);
+    }
   }
 
   // The bias MLP runs on the (2 window - 1)**2 different offsets, once.
@@ -208,13 +220,13 @@ struct Network::Impl {
     const std::string number = std::to_string(index), name = "fuse." + number + ".mlp.";
     const int hidden = std::max(channels / 8, 4);
     Fusion f;
-    f.skip = linear("skip." + number, channels, channels);
-    f.skip_weight = copied(parameter("skip." + number + ".weight", {std::size_t(channels), std::size_t(channels)}),
-                           channels * channels);
+    const std::size_t c = channels;
+    const float* skip = parameter("skip." + number + ".weight", {c, c});
+    f.skip = packed(skip, parameter("skip." + number + ".bias", {c}), channels, channels);
+    f.skip_weight = copied(skip, c * c);
     f.hidden = hidden;
-    f.first = copied(parameter(name + "0.weight", {std::size_t(hidden), std::size_t(channels)}), hidden * channels);
-    f.second = copied(parameter(name + "2.weight", {std::size_t(2 * channels), std::size_t(hidden)}),
-                      2 * hidden * channels);
+    f.first = copied(parameter(name + "0.weight", {std::size_t(hidden), c}), hidden * c);
+    f.second = copied(parameter(name + "2.weight", {2 * c, std::size_t(hidden)}), 2 * hidden * c);
     return f;
   }
 
@@ -297,7 +309,7 @@ struct Network::Impl {
       if (result != x) std::swap(x, spare);
     };
 
-    links->conv3x3(embed, height, width, channels, projected, H, W, C[0], full, arena, threads);
+    links->conv3x3(embed, height, width, config.channels, projected, H, W, C[0], full, arena, threads);
     stage(0, 1, full, full_spare);
     links->downsample(down[0], H, W, C[0], full, half, threads);
     stage(1, 2, half, half_spare);
@@ -309,36 +321,37 @@ struct Network::Impl {
     links->upsample(up[1], H / 2, W / 2, C[3], half_spare, full_spare, threads);
     run_fusion(fusions[1], tokens, full, full_spare, arena, threads);
     stage(4, 1, full_spare, full);
-    links->conv3x3(head, H, W, C[4], full_spare, height, width, head_channels, head_out, arena, threads);
+    links->conv3x3(head, H, W, C[4], full_spare, height, width, config.head_channels, head_out, arena, threads);
   }
 };
 
-Network::Network(const NetworkConfig& config, const Parameters& parameters) : impl_(new Impl) {
+Network::Network(const NetworkConfig& config, const Parameters& parameters)
+    : Network(with_ends(config, parameters), checked(parameters)) {}
+
+Network::Network(const NetworkConfig& config, const ParameterSource& parameter) : impl_(new Impl) {
   Impl& impl = *impl_;
   impl.config = config;
   impl.blocks = &SMF_SELECT(block_kernels);
   impl.links = &SMF_SELECT(link_kernels);
-  impl.parameters = &parameters;
+  impl.source = &parameter;
   for (int width : config.widths)
     if (width < 8 || width % 8)
       throw std::invalid_argument("the native engine needs widths that are multiples of 8, got " +
                                   std::to_string(width) + "; use the torch or onnx runtime");
   const int* C = config.widths;
-  impl.channels = convolution_side(parameters, "embed.weight", 1);
-  impl.head_channels = convolution_side(parameters, "head.weight", 0);
-  impl.embed = impl.convolution("embed", C[0], impl.channels, 3);
-  impl.head = impl.convolution("head", impl.head_channels, C[4], 3);
+  impl.embed = impl.convolution("embed", C[0], config.channels, 3);
+  impl.head = impl.convolution("head", config.head_channels, C[4], 3);
   for (int i : {0, 1}) {
     const std::string number = std::to_string(i);
     impl.down[i] = impl.convolution("down." + number, C[i + 1], C[i], 2);
-    for (int row : {0, 1}) impl.up[i][row] = impl.upsampling_row("up." + number, C[i + 3], C[i + 2], row);
+    impl.upsampling("up." + number, C[i + 3], C[i + 2], impl.up[i]);
     impl.fusions[i] = impl.fusion(i, C[i + 3]);
   }
   for (int stage = 0; stage < kStages; ++stage)
     for (int index = 0; index < config.depths[stage]; ++index)
       impl.stages[stage].push_back(
           impl.block("stages." + std::to_string(stage) + "." + std::to_string(index) + ".", stage, index));
-  impl.parameters = nullptr;
+  impl.source = nullptr;
 }
 
 Network::~Network() = default;
@@ -351,8 +364,8 @@ std::size_t Network::scratch_bytes(int height, int width, int threads) const {
          impl_->kernel_scratch(H, W, threads);
 }
 
-int Network::channels() const { return impl_->channels; }
-int Network::head_channels() const { return impl_->head_channels; }
+int Network::channels() const { return impl_->config.channels; }
+int Network::head_channels() const { return impl_->config.head_channels; }
 
 void Network::forward(int batch, int height, int width, const float* projected, float* head, int threads) const {
   if (batch < 1 || height < 1 || width < 1) return;
@@ -361,8 +374,8 @@ void Network::forward(int batch, int height, int width, const float* projected, 
   const std::size_t pixels = std::size_t(height) * width;
   for (int i = 0; i < batch; ++i) {
     lease.arena().rewind(0);
-    impl_->run(height, width, projected + i * pixels * impl_->channels, head + i * pixels * impl_->head_channels,
-               lease.arena(), threads);
+    impl_->run(height, width, projected + i * pixels * channels(), head + i * pixels * head_channels(), lease.arena(),
+               threads);
   }
 }
 

@@ -1,6 +1,7 @@
 // The whole network's forward pass from a plain table of weights; knows neither Python nor PyTorch.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <unordered_map>
@@ -10,7 +11,9 @@ namespace smf {
 
 constexpr int kStages = 5;
 
-// Mirrors ModelConfig of config.py, as far as the forward pass depends on it.
+using Shape = std::vector<std::size_t>;
+
+// The network's shape: what the forward pass needs of ModelConfig in config.py, and what only the weights know.
 struct NetworkConfig {
   int depths[kStages];
   int widths[kStages];
@@ -19,25 +22,33 @@ struct NetworkConfig {
   double attention_shares[kStages];
   int window;
   bool attention_conv;
+  int channels = 3;       // that the first convolution reads
+  int head_channels = 4;  // that the last one writes
 };
 
 // A parameter as PyTorch lays it out, row by row.
 struct Parameter {
   const float* data;
-  std::vector<std::size_t> shape;
+  Shape shape;
 };
 using Parameters = std::unordered_map<std::string, Parameter>;  // by their name in ShadowMaskFormer.state_dict()
 
+// Yields a parameter's numbers by its name. Only the network's constructor knows which names and shapes there are.
+using ParameterSource = std::function<const float*(const std::string& name, const Shape& shape)>;
+
 class Network {
  public:
-  // Copies and packs the parameters. Throws std::invalid_argument if one is missing, or has another shape than the
-  // configuration says, or if a width is not a multiple of 8.
+  // Asks `parameter` once for each parameter, and copies and packs them. Throws std::invalid_argument if a width is not a
+  // multiple of 8.
+  Network(const NetworkConfig& config, const ParameterSource& parameter);
+  // The same from a table, which also says how many channels the ends of the network have. Throws std::invalid_argument
+  // if a parameter is missing or has another shape than the configuration says.
   Network(const NetworkConfig& config, const Parameters& parameters);
   ~Network();
   Network(const Network&) = delete;
   Network& operator=(const Network&) = delete;
 
-  // Channels that the first convolution reads and the last one writes: as many as their weights have.
+  // Channels that the first convolution reads and the last one writes.
   int channels() const;
   int head_channels() const;
 

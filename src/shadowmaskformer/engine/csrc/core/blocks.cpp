@@ -1,5 +1,7 @@
 #include "core/blocks.h"
 
+#include <cmath>
+
 namespace smf {
 
 void combine(Moments& total, const Moments& part) {
@@ -10,14 +12,14 @@ void combine(Moments& total, const Moments& part) {
   total.count = count;
 }
 
-void expand_position_bias(const float* table, int heads, int window, float* out) {
-  const int tokens = window * window, padded = padded_tokens(window), reach = 2 * window - 1;
-  for (int head = 0; head < heads; ++head)
-    for (int key = 0; key < tokens; ++key)
-      for (int query = 0; query < padded; ++query) {
-        const int row = query / window - key / window + window - 1, column = query % window - key % window + window - 1;
-        *out++ = query < tokens ? float(kLog2E * table[(row * reach + column) * heads + head]) : 0.0f;
-      }
+Norm make_norm(const AttentionBlock& block, const Moments& moments, float* rescale, float* rebias) {
+  constexpr double kEpsilon = 1e-5;
+  const float mean = float(moments.mean), std = float(std::sqrt(moments.squares / moments.count + kEpsilon));
+  for (int c = 0; c < block.channels; ++c) {
+    rescale[c] = block.meta1_weight[c] * std + block.meta1_bias[c];
+    rebias[c] = block.meta2_weight[c] * mean + block.meta2_bias[c];
+  }
+  return {mean, std, rescale, rebias};
 }
 
 }  // namespace smf

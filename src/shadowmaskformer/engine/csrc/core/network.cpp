@@ -13,6 +13,7 @@
 
 #include "core/arena.h"
 #include "core/blocks.h"
+#include "core/pack.h"
 #include "core/threads.h"
 
 namespace smf {
@@ -74,7 +75,7 @@ struct Network::Impl {
   NetworkConfig config;
   const BlockKernels* blocks;
   const LinkKernels* links;
-  std::vector<std::unique_ptr<float[]>> storage;
+  std::vector<std::unique_ptr<Arena>> storage;
   const ParameterSource* source;  // only while constructing
 
   Matrix embed, head;
@@ -85,58 +86,33 @@ struct Network::Impl {
 
   // --- packing -----------------------------------------------------------------------------------------------------
 
-  float* keep(std::size_t count) {
-    storage.push_back(std::make_unique<float[]>(count + 16));  // vector loads may read past the end
-    return storage.back().get();
+  // Packs into memory of its own, which lives as long as the network.
+  Packer packer(std::size_t bytes) {
+    storage.push_back(std::make_unique<Arena>());
+    storage.back()->reserve(bytes);
+    return Packer(*storage.back(), blocks->pack);
   }
 
-  const float* parameter(const std::string& name, const Shape& shape) {
-    return (*source)(name, shape);
-  }
+  const float* parameter(const std::string& name, const Shape& shape) { return (*source)(name, shape); }
 
-  const float* copied(const float* from, std::size_t count) {
-    float* to = keep(count);
-    std::copy(from, from + count, to);
-    return to;
-  }
-
-  const float* vector(const std::string& name, int count) {
-    return copied(parameter(name, {std::size_t(count)}), count);
+  const float* copied(const float* values, int count) {
+    return packer(Packer::vector_bytes(count)).vector(values, count);
   }
 
   Matrix packed(const float* weight, const float* bias, int outputs, int inputs) {
-    float* to = keep(packed_size(outputs, inputs));
-    blocks->pack(weight, outputs, inputs, inputs, 1, to);
-    const int padded = (outputs + 7) / 8 * 8;
-    float* padded_bias = keep(padded);
-    for (int n = 0; n < padded; ++n) padded_bias[n] = n < outputs ? bias[n] : 0.0f;
-    return Matrix{inputs, padded, to, padded_bias};
-  }
-
-  Matrix linear(const std::string& name, int outputs, int inputs) {
-    return packed(parameter(name + ".weight", {std::size_t(outputs), std::size_t(inputs)}),
-                  parameter(name + ".bias", {std::size_t(outputs)}), outputs, inputs);
+    return packer(Packer::matrix_bytes(outputs, inputs)).matrix(weight, bias, outputs, inputs);
   }
 
   // (outputs, inputs, side, side) to a matrix whose inputs are ordered (row, column, channel).
-  Matrix convolution(const std::string& name, int outputs, int inputs, int side) {
-    const std::size_t taps = std::size_t(side) * side;
-    const float* weight = parameter(
-        name + ".weight", {std::size_t(outputs), std::size_t(inputs), std::size_t(side), std::size_t(side)});
+  Matrix convolution(const std::string& name, std::size_t outputs, std::size_t inputs, std::size_t side) {
+    const std::size_t taps = side * side;
+    const float* weight = parameter(name + ".weight", {outputs, inputs, side, side});
     std::vector<float> ordered(outputs * inputs * taps);
-    for (int n = 0; n < outputs; ++n)
-      for (int c = 0; c < inputs; ++c)
+    for (std::size_t n = 0; n < outputs; ++n)
+      for (std::size_t c = 0; c < inputs; ++c)
         for (std::size_t tap = 0; tap < taps; ++tap)
-          ordered[(n * taps + tap) * inputs + c] = weight[(std::size_t(n) * inputs + c) * taps + tap];
-    return packed(ordered.data(), parameter(name + ".bias", {std::size_t(outputs)}), outputs, int(inputs * taps));
-  }
-
-  Depthwise depthwise(const std::string& name, int channels) {
-    const float* weight = parameter(name + ".weight", {std::size_t(channels), 1, 5, 5});
-    float* ordered = keep(std::size_t(channels) * 25);
-    for (int c = 0; c < channels; ++c)
-      for (int tap = 0; tap < 25; ++tap) ordered[tap * channels + c] = weight[c * 25 + tap];
-    return Depthwise{ordered, vector(name + ".bias", channels)};
+          ordered[(n * taps + tap) * inputs + c] = weight[(n * inputs + c) * taps + tap];
+    return packed(ordered.data(), parameter(name + ".bias", {outputs}), int(outputs), int(inputs * taps));
   }
 
   // One matrix for each row of a 2x2 square. PixelShuffle's outputs are ordered (channel, row, column).
@@ -155,64 +131,62 @@ struct Network::Impl {
     }
   }
 
-  // The bias MLP runs on the (2 window - 1)**2 different offsets, once.
-  const float* position_bias(const std::string& name, int heads, int window) {
+  // What each of the (2 window - 1)**2 offsets adds to the scores: the bias MLP runs on them once.
+  std::vector<float> position_table(const std::string& name, std::size_t heads, int window) {
     const float* w1 = parameter(name + ".0.weight", {kBiasHidden, 2});
     const float* b1 = parameter(name + ".0.bias", {kBiasHidden});
-    const float* w2 = parameter(name + ".2.weight", {std::size_t(heads), kBiasHidden});
-    const float* b2 = parameter(name + ".2.bias", {std::size_t(heads)});
+    const float* w2 = parameter(name + ".2.weight", {heads, kBiasHidden});
+    const float* b2 = parameter(name + ".2.bias", {heads});
     std::vector<float> table;
     const auto spaced = [](int offset) { return std::copysign(std::log1p(std::abs(float(offset))), float(offset)); };
     for (int row = 1 - window; row < window; ++row)
       for (int column = 1 - window; column < window; ++column)
-        for (int head = 0; head < heads; ++head) {
+        for (std::size_t head = 0; head < heads; ++head) {
           double total = b2[head];
           for (int h = 0; h < kBiasHidden; ++h)
             total += w2[head * kBiasHidden + h] *
                      std::max(0.0f, w1[2 * h] * spaced(row) + w1[2 * h + 1] * spaced(column) + b1[h]);
           table.push_back(float(total));
         }
-    float* bias = keep(std::size_t(heads) * window * window * padded_tokens(window));
-    expand_position_bias(table.data(), heads, window, bias);
-    return bias;
+    return table;
   }
 
   Block block(const std::string& name, int stage, int index) {
-    const int C = config.widths[stage], depth = config.depths[stage], heads = config.heads[stage];
+    const std::size_t C = config.widths[stage], hidden = C * config.mlp_ratios[stage];
+    const auto weight = [&](const char* layer, const Shape& shape) { return parameter(name + layer, shape); };
+    const auto mlp = [&]() -> MlpTensors<const float> {
+      return {weight("mlp.0.weight", {hidden, C}), weight("mlp.0.bias", {hidden}), weight("mlp.2.weight", {C, hidden}),
+              weight("mlp.2.bias", {C})};
+    };
     Block b{};
-    b.attends = index >= depth - config.attention_shares[stage] * depth;
-    const int hidden = C * config.mlp_ratios[stage];
-    const Mlp mlp{linear(name + "mlp.0", hidden, C), linear(name + "mlp.2", C, hidden)};
-    const Matrix proj = linear(name + "proj", C, C);
+    b.attends = index >= config.depths[stage] - config.attention_shares[stage] * config.depths[stage];
     if (!b.attends) {
-      b.conv = ConvBlock{C, linear(name + "v", C, C), depthwise(name + "conv", C), proj, mlp};
+      const ConvBlockTensors<const float> w{
+          weight("v.weight", {C, C}),    weight("v.bias", {C}),    weight("conv.weight", {C, 1, 5, 5}),
+          weight("conv.bias", {C}),      weight("proj.weight", {C, C}), weight("proj.bias", {C}),
+          mlp()};
+      b.conv = packer(Packer::conv_block_bytes(int(C), int(hidden))).conv_block(int(C), int(hidden), w);
       return b;
     }
-    AttentionBlock& a = b.attention;
-    a.channels = C;
-    a.heads = heads;
-    a.window = config.window;
-    a.shift = index % 2 ? config.window / 2 : 0;
-    const std::size_t c = C;
-    const float* weight = parameter(name + "qkv.weight", {3 * c, c});
-    const float* bias = parameter(name + "qkv.bias", {3 * c});
-    std::vector<float> qk(weight, weight + 2 * c * c), qk_bias(bias, bias + 2 * c);
-    const double scale = kLog2E / std::sqrt(double(C / heads));
-    for (std::size_t i = 0; i < c * c; ++i) qk[i] = float(qk[i] * scale);
-    for (std::size_t i = 0; i < c; ++i) qk_bias[i] = float(qk_bias[i] * scale);
-    a.qk = packed(qk.data(), qk_bias.data(), 2 * C, C);
-    a.v = packed(weight + 2 * c * c, bias + 2 * c, C, C);
-    a.bias = position_bias(name + "position.mlp", heads, config.window);
-    a.convolves = config.attention_conv;
-    if (a.convolves) a.conv = depthwise(name + "conv", C);
-    a.proj = proj;
-    a.mlp = mlp;
-    a.norm_weight = vector(name + "norm.weight", C);
-    a.norm_bias = vector(name + "norm.bias", C);
-    a.meta1_weight = copied(parameter(name + "norm.meta1.weight", {c, 1}), c);
-    a.meta1_bias = vector(name + "norm.meta1.bias", C);
-    a.meta2_weight = copied(parameter(name + "norm.meta2.weight", {c, 1}), c);
-    a.meta2_bias = vector(name + "norm.meta2.bias", C);
+    const AttentionShape shape{{0, 0, 0, int(C)}, int(hidden), config.heads[stage], config.window,
+                               index % 2 ? config.window / 2 : 0};
+    const std::vector<float> table = position_table(name + "position.mlp", shape.heads, shape.window);
+    const AttentionBlockTensors<const float> w{
+        weight("norm.weight", {C}),
+        weight("norm.bias", {C}),
+        weight("norm.meta1.weight", {C, 1}),
+        weight("norm.meta1.bias", {C}),
+        weight("norm.meta2.weight", {C, 1}),
+        weight("norm.meta2.bias", {C}),
+        weight("qkv.weight", {3 * C, C}),
+        weight("qkv.bias", {3 * C}),
+        config.attention_conv ? weight("conv.weight", {C, 1, 5, 5}) : nullptr,
+        config.attention_conv ? weight("conv.bias", {C}) : nullptr,
+        table.data(),
+        weight("proj.weight", {C, C}),
+        weight("proj.bias", {C}),
+        mlp()};
+    b.attention = packer(Packer::attention_block_bytes(shape)).attention_block(shape, w);
     return b;
   }
 
@@ -251,7 +225,7 @@ struct Network::Impl {
   float* run_stage(int stage, int height, int width, float* x, float* spare, Arena& arena, int threads) const {
     Moments moments{0, 0, 0};
     const std::vector<Block>& all = stages[stage];
-    if (all[0].attends) moments = blocks->moments(x, std::size_t(height) * width * config.widths[stage]);
+    if (all[0].attends) moments = blocks->moments(x, std::size_t(height) * width * config.widths[stage], threads);
     for (std::size_t i = 0; i < all.size(); ++i) {
       Moments next;
       Moments* wanted = i + 1 < all.size() && all[i + 1].attends ? &next : nullptr;

@@ -1,62 +1,22 @@
-// Entry points of the two blocks for training: forward, and backward that recomputes from the block's input.
+// The two blocks for training: forward, and backward that recomputes from the block's input.
 //
-// Tokens are (batch, height, width, channels), contiguous; weights lie as in PyTorch: Linear (out, in), depthwise
-// convolution (channels, 1, 5, 5). Channels and hidden are multiples of 24. Gradients are written, not added to.
+// Tokens are (batch, height, width, channels), contiguous. Channels and hidden are multiples of 24. Gradients are
+// written, not added to. All functions use num_threads() threads.
 #pragma once
 
-#include "core/isa.h"
+#include "core/tensors.h"
 
 namespace smf {
 
-struct TokenShape {
-  int batch, height, width, channels;
-};
-
-// y + mlp2(relu(mlp0(y)))
-template <class T>
-struct MlpTensors {
-  T *mlp0_w, *mlp0_b;  // (hidden, channels), (hidden)
-  T *mlp2_w, *mlp2_b;  // (channels, hidden), (channels)
-};
-
-template <class T>
-struct ConvBlockTensors {
-  T *v_w, *v_b;        // (channels, channels), (channels)
-  T *conv_w, *conv_b;  // (channels, 1, 5, 5), (channels)
-  T *proj_w, *proj_b;  // (channels, channels), (channels)
-  MlpTensors<T> mlp;
-};
-
-template <class T>
-struct AttentionBlockTensors {
-  T *norm_w, *norm_b;                        // (channels) each
-  T *meta1_w, *meta1_b, *meta2_w, *meta2_b;  // (channels) each
-  T *qkv_w, *qkv_b;                          // (3·channels, channels), (3·channels); rows ordered Q, K, V
-  T *conv_w, *conv_b;                        // as above, or null: no convolution branch
-  T* bias_table;                             // ((2·window − 1)², heads)
-  T *proj_w, *proj_b;                        // (channels, channels), (channels)
-  MlpTensors<T> mlp;
-};
-
-struct AttentionShape {
-  TokenShape tokens;
-  int hidden, heads, window, shift;
-};
-
-using ConvBlockForward = void (*)(const TokenShape& shape, int hidden, const float* x,
-                                  const ConvBlockTensors<const float>& weights, float* y);
-using ConvBlockBackward = void (*)(const TokenShape& shape, int hidden, const float* x, const float* dy,
-                                   const ConvBlockTensors<const float>& weights, float* dx,
-                                   const ConvBlockTensors<float>& gradients);
-using AttentionBlockForward = void (*)(const AttentionShape& shape, const float* x,
-                                       const AttentionBlockTensors<const float>& weights, float* y);
-using AttentionBlockBackward = void (*)(const AttentionShape& shape, const float* x, const float* dy,
-                                        const AttentionBlockTensors<const float>& weights, float* dx,
-                                        const AttentionBlockTensors<float>& gradients);
+void conv_block_forward(const TokenShape& shape, int hidden, const float* x,
+                        const ConvBlockTensors<const float>& weights, float* y);
+void conv_block_backward(const TokenShape& shape, int hidden, const float* x, const float* dy,
+                         const ConvBlockTensors<const float>& weights, float* dx,
+                         const ConvBlockTensors<float>& gradients);
+void attention_block_forward(const AttentionShape& shape, const float* x,
+                             const AttentionBlockTensors<const float>& weights, float* y);
+void attention_block_backward(const AttentionShape& shape, const float* x, const float* dy,
+                              const AttentionBlockTensors<const float>& weights, float* dx,
+                              const AttentionBlockTensors<float>& gradients);
 
 }  // namespace smf
-
-SMF_DECLARE(ConvBlockForward, conv_block_training_forward)
-SMF_DECLARE(ConvBlockBackward, conv_block_backward)
-SMF_DECLARE(AttentionBlockForward, attention_block_training_forward)
-SMF_DECLARE(AttentionBlockBackward, attention_block_backward)

@@ -1,8 +1,9 @@
-// The attention block in training.
+// Gradients of the attention block, recomputed from its input.
 //
 //   x̂ = (x − mean)/std per sample,  Q, K, V = x̂·W'ᵀ + b'  with  W' = Wqkv·diag(norm weight),  b' = bqkv + Wqkv·norm bias
 //   a = softmax(Q·Kᵀ + bias)·V per window and head  [+ dw5×5(V)],   o = a·Wpᵀ + bp
-//   y1 = x + rescale·o + rebias,  y = y1 + mlp(y1);  rescale = meta1(std),  rebias = meta2(mean);  1/√d is part of W'q
+//   y1 = x + rescale·o + rebias,  y = y1 + mlp(y1);  rescale = meta1(std),  rebias = meta2(mean).  1/√d and log2(e) are part
+//   of W'q and of the bias (see core/pack.h): scores, and their gradients, are those of powers of two
 //
 // Backward goes window by window and recomputes everything from x; a window's hundred tokens stay in the second-level
 // cache from the gather of x and dy to the scatter of dx. Windows that the picture's border cuts hold their real tokens
@@ -14,9 +15,10 @@
 // The convolution branch crosses windows. V is computed row by row beforehand, into a map with a zero border of two
 // pixels; the windows leave da in such a map, and a last pass over the rows adds what flows back through the kernel.
 // That dx depends on mean and std adds α + β·x̂ to every token of a sample, once its sums are known.
-#include <cmath>
+#include <initializer_list>
 
-#include "kernels/training_window.h"
+#include "kernels/backward.h"
+#include "kernels/window.h"
 
 namespace smf {
 namespace SMF_ISA {
@@ -31,13 +33,13 @@ class PaddedMap {
   PaddedMap() = default;
   PaddedMap(float* memory, const TokenShape& shape)
       : memory_(memory), height_(shape.height), channels_(shape.channels), row_(long(shape.width + 4) * shape.channels) {
-    const std::size_t border = 2 * row_ * sizeof(float), margin = 2L * channels_ * sizeof(float);
+    const long margin = 2L * channels_;
     for (int sample = 0; sample < shape.batch; ++sample) {
-      std::memset(line(sample, -2), 0, border);
-      std::memset(line(sample, height_), 0, border);
+      zero(line(sample, -2), 2 * row_);
+      zero(line(sample, height_), 2 * row_);
       for (int y = 0; y < height_; ++y) {
-        std::memset(line(sample, y), 0, margin);
-        std::memset(line(sample, y) + row_ - 2 * channels_, 0, margin);
+        zero(line(sample, y), margin);
+        zero(line(sample, y) + row_ - margin, margin);
       }
     }
   }
@@ -54,107 +56,196 @@ class PaddedMap {
   long row_ = 0;
 };
 
-struct Statistics {
-  float mean, std;
-};
-
-// Mean and standard deviation of each sample: by rows, then combined in order (Chan's formula), whatever the threads.
-void measure(const TokenShape& shape, int parts, const float* x, double* rows, Statistics* statistics) {
-  const long count = long(shape.width) * shape.channels;
-  parallel(parts, parts, [&](int part, int) {
-    for_rows_of_part(shape, part, parts, [&](int sample, int first, int last) {
-      for (int y = first; y < last; ++y) {
-        const long at = long(sample) * shape.height + y;
-        const float* row = x + at * count;
-        Lane8 sum{}, squares{};
-        for (long i = 0; i < count; i += kLanes) sum += load<kLanes>(row + i);
-        const double mean = double(smf::SMF_ISA::sum<kLanes>(sum)) / count;
-        for (long i = 0; i < count; i += kLanes) {
-          const Lane8 distance = load<kLanes>(row + i) - float(mean);
-          squares += distance * distance;
-        }
-        rows[2 * at] = mean;
-        rows[2 * at + 1] = smf::SMF_ISA::sum<kLanes>(squares);
-      }
-    });
-  });
-  for (int sample = 0; sample < shape.batch; ++sample) {
-    double mean = 0, squares = 0;
-    const double* row = rows + 2L * sample * shape.height;
-    for (int y = 0; y < shape.height; ++y) {
-      const double distance = row[2 * y] - mean;
-      mean += distance / (y + 1);
-      squares += row[2 * y + 1] + distance * distance * count * y / (y + 1);
+// Calls body(sample, window) for the windows of part `part`: consecutive ones with about equal numbers of tokens.
+template <class Body>
+void for_windows_of_part(const AttentionShape& shape, int part, int parts, const Body& body) {
+  const TokenShape& map = shape.tokens;
+  const Windows windows(shape.window, shape.shift, map.height, map.width);
+  const long total = long(map.batch) * map.height * map.width;
+  long before = 0;
+  for (int sample = 0; sample < map.batch; ++sample)
+    for (int index = 0; index < windows.count(); ++index) {
+      const Window window = windows.at(index);
+      const long middle = 2 * before + window.tokens();
+      before += window.tokens();
+      if (middle * parts / (2 * total) == part) body(sample, window);
     }
-    statistics[sample] = {float(mean), float(std::sqrt(squares / (double(count) * shape.height) + 1e-5))};
-  }
 }
 
-// The block's weights as the passes want them, and its statistics.
+long position_size(const AttentionShape& shape) {
+  return long(shape.heads) * shape.window * shape.window * padded_tokens(shape.window);
+}
+long table_size(const AttentionShape& shape) {
+  return long(2 * shape.window - 1) * (2 * shape.window - 1) * shape.heads;
+}
+
+// The block's weights both ways, and each sample's norm.
 struct Prepared {
-  PackedLinear qk, v, proj;
-  PackedMlp mlp;
-  float *qkv_b, *taps, *flipped_taps, *position, *rescale, *rebias;
-  Statistics* statistics;
+  AttentionBlock block, transposed;
+  Norm* norms;
 
   static std::size_t bytes(const AttentionShape& shape) {
-    const int channels = shape.tokens.channels, batch = shape.tokens.batch;
-    const std::size_t square = std::size_t(channels) * channels;
-    return PackedLinear::bytes(2 * channels, channels) + 2 * PackedLinear::bytes(channels, channels) +
-           PackedMlp::bytes(channels, shape.hidden) + Arena::bytes(3 * square) + Arena::bytes(3 * channels) +
-           2 * Arena::bytes(std::size_t(kTaps) * channels) + Arena::bytes(position_size(shape)) +
-           2 * Arena::bytes(std::size_t(batch) * channels) + Arena::bytes(2 * std::size_t(batch)) +
-           Arena::bytes(4 * std::size_t(batch) * shape.tokens.height);
+    return 2 * Packer::attention_block_bytes(shape) + Arena::bytes(shape.tokens.batch * sizeof(Norm) / sizeof(float)) +
+           2 * shape.tokens.batch * Arena::bytes(shape.tokens.channels);
   }
   Prepared(Arena& arena, const AttentionShape& shape, const float* x, const AttentionBlockTensors<const float>& w,
-           int parts) {
+           int threads) {
     const int channels = shape.tokens.channels, batch = shape.tokens.batch;
-    float* folded = arena.floats(3L * channels * channels);
-    qkv_b = arena.floats(3 * channels);
-    for (int j = 0; j < 3 * channels; ++j) {
-      const float scale = j < channels ? query_scale(shape) : 1.0f;
-      const float* weight = w.qkv_w + long(j) * channels;
-      Lane8 bias{};
-      for (int c = 0; c < channels; c += kLanes) {
-        bias += load<kLanes>(weight + c) * load<kLanes>(w.norm_b + c);
-        store<kLanes>(folded + long(j) * channels + c,
-                      load<kLanes>(weight + c) * load<kLanes>(w.norm_w + c) * scale);
-      }
-      qkv_b[j] = scale * (w.qkv_b[j] + sum<kLanes>(bias));
+    Packer packer(arena, pack);
+    block = packer.attention_block(shape, w);
+    transposed = packer.transposed(shape, w);
+    norms = reinterpret_cast<Norm*>(arena.floats(batch * sizeof(Norm) / sizeof(float)));
+    const std::size_t picture = std::size_t(shape.tokens.height) * shape.tokens.width * channels;
+    for (int sample = 0; sample < batch; ++sample) {
+      float *rescale = arena.floats(channels), *rebias = arena.floats(channels);
+      norms[sample] = make_norm(block, moments_of_map(x + sample * picture, picture, threads), rescale, rebias);
     }
-    qk.pack(arena, folded, 2 * channels, channels);
-    v.pack(arena, folded + 2L * channels * channels, channels, channels);
-    proj.pack(arena, w.proj_w, channels, channels);
-    mlp.pack(arena, w.mlp, channels, shape.hidden);
-    taps = arena.floats(std::size_t(kTaps) * channels);
-    flipped_taps = arena.floats(std::size_t(kTaps) * channels);
-    if (w.conv_w) {
-      pack_taps(w.conv_w, channels, false, taps);
-      pack_taps(w.conv_w, channels, true, flipped_taps);
-    }
-    position = arena.floats(position_size(shape));
-    expand_positions(shape, w.bias_table, position);
-    statistics = reinterpret_cast<Statistics*>(arena.floats(2 * std::size_t(batch)));
-    measure(shape.tokens, parts, x, reinterpret_cast<double*>(arena.floats(4L * batch * shape.tokens.height)),
-            statistics);
-    rescale = arena.floats(std::size_t(batch) * channels);
-    rebias = arena.floats(std::size_t(batch) * channels);
-    for (int sample = 0; sample < batch; ++sample)
-      for (int c = 0; c < channels; ++c) {
-        rescale[sample * channels + c] = w.meta1_w[c] * statistics[sample].std + w.meta1_b[c];
-        rebias[sample * channels + c] = w.meta2_w[c] * statistics[sample].mean + w.meta2_b[c];
-      }
   }
 };
 
-void normalise(const Statistics& s, long count, const float* x, float* normed) {
-  const float scale = 1.0f / s.std;
-  for (long i = 0; i < count; i += kLanes) store<kLanes>(normed + i, (load<kLanes>(x + i) - s.mean) * scale);
+// Arrays of a window. Token arrays are (n, C) and transposed ones (C, n), with n = padded_tokens.
+struct Scratch {
+  float *x, *normed, *qk, *v, *query_t, *attended_t, *a, *o, *y1, *h;
+  float *scores;          // (heads, key, n); softmax without its denominator, later with it
+  float *inverse;         // (heads, n): 1 / the denominator
+  float *cut_position;    // (heads, key, n): the position bias of a cut window
+  float *dy, *dy1, *dh, *da, *da_t, *dqk, *dv, *dquery_t, *dscores, *dhead;
+  std::size_t used;
+
+  Scratch(float* memory, const AttentionShape& shape) {
+    const long n = padded_tokens(shape.window), tokens = n * shape.tokens.channels;
+    Slices slices(memory);
+    for (float** array : {&x, &normed, &v, &query_t, &attended_t, &a, &o, &y1, &dy, &dy1, &da, &da_t, &dv, &dquery_t})
+      *array = slices.take(tokens);
+    qk = slices.take(2 * tokens);
+    dqk = slices.take(2 * tokens);
+    h = slices.take(hidden_floats(shape.hidden));
+    dh = slices.take(hidden_floats(shape.hidden));
+    scores = slices.take(position_size(shape));
+    cut_position = slices.take(position_size(shape));
+    inverse = slices.take(shape.heads * n);
+    dscores = slices.take(n * n);
+    dhead = slices.take(tokens + n * 8);
+    used = slices.used();
+  }
+};
+
+// Zero the rows from `tokens` to the next multiple of eight.
+void clear_padding(int tokens, int columns, float* x, long x_row) {
+  for (int t = tokens; t % 8; ++t) zero(x + t * x_row, columns);
 }
 
-// V of the whole picture, into a padded map; then its convolution, into `convolved`. `normed_rows` is scratch, a row per part.
-void convolution_branch(const AttentionShape& shape, const Prepared& block, const AttentionBlockTensors<const float>& w,
-                        int parts, const float* x, const PaddedMap& v, float* convolved, float* normed_rows) {
+// Calls body(slot within the window, number among the tokens, length) for each run of real tokens without a gap.
+template <class Body>
+SMF_INLINE void for_runs(const Window& at, int side, const Body& body) {
+  if (at.columns() == side) return body(at.row * side, 0, at.rows() * side);
+  for (int y = 0; y < at.rows(); ++y) body((at.row + y) * side + at.column, y * at.columns(), at.columns());
+}
+
+// Calls body(slot, number) for all keys: real tokens are numbered first, padded ones after them.
+template <class Body>
+SMF_INLINE void for_keys(const Window& at, int side, const Body& body) {
+  int real = 0, padded = at.tokens();
+  for (int y = 0; y < side; ++y)
+    for (int x = 0; x < side; ++x) {
+      const bool inside = y >= at.row && y < at.row + at.rows() && x >= at.column && x < at.column + at.columns();
+      body(y * side + x, inside ? real++ : padded++);
+    }
+}
+
+// a = softmax(Q·Kᵀ + position)·V from s.qk and s.v; leaves scores, inverse, query_t and attended_t for backward.
+void attend_window(const AttentionBlock& block, const Window& at, const Scratch& s) {
+  const int channels = block.channels, depth = channels / block.heads, side = block.window;
+  const int tokens = at.tokens(), keys = side * side, columns = (tokens + 7) / 8 * 8;
+  const long n = padded_tokens(side);
+  clear_padding(tokens, channels, s.qk, 2 * channels);
+  transpose(columns, channels, s.qk, 2 * channels, s.query_t, n);
+  for (int head = 0; head < block.heads; ++head) {
+    const long first = long(head) * depth;
+    const float* bias = block.bias + head * keys * n;
+    if (tokens < keys) {
+      float* cut = s.cut_position + head * keys * n;
+      for_keys(at, side, [&](int key, int number) {
+        float* to = cut + number * n;
+        for_runs(at, side, [&](int slot, int token, int length) {
+          for (int i = 0; i < length; ++i) to[token + i] = bias[key * n + slot + i];
+        });
+        for (int t = tokens; t < columns; ++t) to[t] = 0;
+      });
+      bias = cut;
+    }
+    for_panels(columns, [&](int query, auto shape) {
+      attend<shape.lanes, shape.vectors>(tokens, keys, depth, s.query_t + first * n + query, s.qk + channels + first,
+                                         2 * channels, s.v + first, channels, bias + query, n,
+                                         s.scores + head * keys * n + query, n, s.inverse + head * n + query,
+                                         s.attended_t + first * n + query);
+    });
+  }
+  transpose(channels, columns, s.attended_t, n, s.a, channels);
+}
+
+// dqk, dv and the gradient of the position bias (added to `dposition`, by slot) from da.
+void attend_backward(const AttentionBlock& block, const Window& at, const Scratch& s, float* dposition) {
+  const int channels = block.channels, depth = channels / block.heads, side = block.window;
+  const int tokens = at.tokens(), keys = side * side, columns = (tokens + 7) / 8 * 8;
+  const int depth8 = (depth + 7) / 8 * 8;
+  const long n = padded_tokens(side);
+  clear_padding(tokens, channels, s.da, channels);
+  transpose(columns, channels, s.da, channels, s.da_t, n);
+  for (int head = 0; head < block.heads; ++head) {
+    const long first = long(head) * depth;
+    float* scores = s.scores + head * keys * n;
+    const float* inverse = s.inverse + head * n;
+    float* dbias = dposition + head * keys * n;
+    for_panels(columns, [&](int column, auto shape) {
+      constexpr int L = shape.lanes, V = shape.vectors;
+      float* dscores = s.dscores + column;
+      panel<L, V, Finish::plain>(tokens, depth, s.v + first, channels, 1, s.da_t + first * n + column, n, {}, dscores,
+                                 n);
+      for (int key = tokens; key < keys; ++key) zero(dscores + key * n, shape.columns);
+      // P = 2^S / Σ 2^S, so dS = ln 2·P·(dP − Σ P·dP), and Σ over keys of P·dP is Σ over channels of a·da.
+      constexpr float kLn2 = 1 / kLog2E;
+      Vec<L> mean[V], scale[V];
+      for (int v = 0; v < V; ++v) {
+        mean[v] = Vec<L>{};
+        scale[v] = load<L>(inverse + column + v * L);
+        for (long c = first; c < first + depth; ++c)
+          mean[v] += load<L>(s.da_t + c * n + column + v * L) * load<L>(s.attended_t + c * n + column + v * L);
+        mean[v] *= kLn2;
+      }
+      for (int key = 0; key < keys; ++key)
+        for (int v = 0; v < V; ++v) {
+          const long i = key * n + v * L;
+          const Vec<L> weight = load<L>(scores + column + i) * scale[v];
+          const Vec<L> d = weight * (load<L>(dscores + i) * kLn2 - mean[v]);
+          store<L>(scores + column + i, weight);
+          store<L>(dscores + i, d);
+          if (tokens == keys) store<L>(dbias + column + i, load<L>(dbias + column + i) + d);
+        }
+      panel<L, V, Finish::plain>(depth, tokens, s.qk + channels + first, 1, 2 * channels, dscores, n, {},
+                                 s.dquery_t + first * n + column, n);
+    });
+    if (tokens < keys)
+      for_keys(at, side, [&](int key, int number) {
+        for_runs(at, side, [&](int slot, int token, int length) {
+          for (int i = 0; i < length; ++i) dbias[key * n + slot + i] += s.dscores[number * n + token + i];
+        });
+      });
+    // Heads of 12 channels are not whole vectors. They go through an array of their own, so as not to write into the next.
+    const auto along_keys = [&](const float* weights, const float* operand, long operand_row, float* out, long out_row) {
+      gemm<Finish::plain>(tokens, depth8, tokens, weights, n, plain(operand, operand_row), {}, s.dhead, depth8);
+      for (int t = 0; t < tokens; ++t) copy(out + t * out_row, s.dhead + long(t) * depth8, depth);
+    };
+    along_keys(s.dscores, s.qk + first, 2 * channels, s.dqk + channels + first, 2 * channels);
+    along_keys(scores, s.da + first, channels, s.dv + first, channels);
+  }
+  transpose(channels, columns, s.dquery_t, n, s.dqk, 2 * channels);
+}
+
+// V of the whole picture, into a padded map; then its convolution, into `convolved`. `normed_rows` is scratch, a row per
+// part.
+void convolution_branch(const AttentionShape& shape, const Prepared& p, int parts, const float* x, const PaddedMap& v,
+                        float* convolved, float* normed_rows) {
   const TokenShape& tokens = shape.tokens;
   const int channels = tokens.channels;
   const long row = long(tokens.width) * channels;
@@ -162,11 +253,8 @@ void convolution_branch(const AttentionShape& shape, const Prepared& block, cons
     float* normed = normed_rows + part * row;
     for_rows_of_part(tokens, part, parts, [&](int sample, int first, int last) {
       for (int y = first; y < last; ++y) {
-        normalise(block.statistics[sample], row, x + (long(sample) * tokens.height + y) * row, normed);
-        Terms terms{};
-        terms.bias = block.qkv_b + 2 * channels;
-        gemm(tokens.width, channels, channels, normed, channels, packed(block.v.forward, channels), v.row(sample, y),
-             channels, terms);
+        normalise(p.norms[sample], row, x + (long(sample) * tokens.height + y) * row, normed);
+        linear(tokens.width, normed, channels, p.block.v, v.row(sample, y), channels);
       }
     });
   });
@@ -175,97 +263,39 @@ void convolution_branch(const AttentionShape& shape, const Prepared& block, cons
       for (int y = first; y < last; ++y) {
         const float* rows[5];
         v.around(sample, y, rows);
-        convolve_row(rows, block.taps, w.conv_b, channels, tokens.width,
-                     convolved + (long(sample) * tokens.height + y) * row, channels);
+        depthwise_row(rows, tokens.width, channels, p.block.conv, convolved + (long(sample) * tokens.height + y) * row);
       }
     });
   });
 }
 
-// The window's part of a map (…, `map_row` floats between rows) to tokens without gaps, and back.
-void gather(const WindowPlace& at, int channels, const float* map, long map_row, float* tokens) {
-  for (int y = 0; y < at.rows; ++y)
-    std::memcpy(tokens + long(y) * at.columns * channels, map + (at.y + y) * map_row + long(at.x) * channels,
-                sizeof(float) * at.columns * channels);
-}
-void scatter(const WindowPlace& at, int channels, const float* tokens, float* map, long map_row) {
-  for (int y = 0; y < at.rows; ++y)
-    std::memcpy(map + (at.y + y) * map_row + long(at.x) * channels, tokens + long(y) * at.columns * channels,
-                sizeof(float) * at.columns * channels);
-}
-
 struct Maps {
-  bool convolves;
   PaddedMap v, da;
   float* convolved;
 };
 
 // x, x̂, Q, K, V, scores, a, o and y1 of a window.
-void recompute_window(const AttentionShape& shape, const Prepared& block, const AttentionBlockTensors<const float>& w,
-                      const WindowPlace& at, const float* x, const Maps& maps, const WindowScratch& s) {
+void recompute_window(const AttentionShape& shape, const Prepared& p, int sample, const Window& at, const float* x,
+                      const Maps& maps, const Scratch& s) {
   const TokenShape& map = shape.tokens;
-  const int channels = map.channels, tokens = at.rows * at.columns;
-  const long map_row = long(map.width) * channels, sample = at.sample * map_row * map.height;
-  gather(at, channels, x + sample, map_row, s.x);
-  normalise(block.statistics[at.sample], long(tokens) * channels, s.x, s.normed);
-  Terms terms{};
-  terms.bias = block.qkv_b;
-  gemm(tokens, 2 * channels, channels, s.normed, channels, packed(block.qk.forward, channels), s.qk, 2 * channels,
-       terms);
-  if (maps.convolves) {
-    gather(at, channels, maps.v.row(at.sample, 0), map_row + 4 * channels, s.v);
-  } else {
-    terms.bias = block.qkv_b + 2 * channels;
-    gemm(tokens, channels, channels, s.normed, channels, packed(block.v.forward, channels), s.v, channels, terms);
+  const AttentionBlock& block = p.block;
+  const int channels = map.channels, tokens = at.tokens();
+  const long map_row = long(map.width) * channels, picture = sample * map_row * map.height;
+  const Norm& norm = p.norms[sample];
+  gather(at, channels, x + picture, map_row, s.x);
+  normalise(norm, long(tokens) * channels, s.x, s.normed);
+  linear(tokens, s.normed, channels, block.qk, s.qk, 2 * channels);
+  if (block.convolves)
+    gather(at, channels, maps.v.row(sample, 0), map_row + 4 * channels, s.v);
+  else
+    linear(tokens, s.normed, channels, block.v, s.v, channels);
+  attend_window(block, at, s);
+  if (block.convolves) {
+    gather(at, channels, maps.convolved + picture, map_row, s.o);
+    for (long i = 0; i < long(tokens) * channels; i += 8) store<8>(s.a + i, load<8>(s.a + i) + load<8>(s.o + i));
   }
-  attend(shape, at, block.position, s);
-  if (maps.convolves) {
-    gather(at, channels, maps.convolved + sample, map_row, s.o);
-    for (long i = 0; i < long(tokens) * channels; i += kLanes)
-      store<kLanes>(s.a + i, load<kLanes>(s.a + i) + load<kLanes>(s.o + i));
-  }
-  terms.bias = w.proj_b;
-  gemm(tokens, channels, channels, s.a, channels, packed(block.proj.forward, channels), s.o, channels, terms);
-  const float* rescale = block.rescale + long(at.sample) * channels;
-  const float* rebias = block.rebias + long(at.sample) * channels;
-  for (int t = 0; t < tokens; ++t)
-    for (int c = 0; c < channels; c += kLanes) {
-      const long i = long(t) * channels + c;
-      store<kLanes>(s.y1 + i, load<kLanes>(s.x + i) + load<kLanes>(rescale + c) * load<kLanes>(s.o + i) +
-                                  load<kLanes>(rebias + c));
-    }
-}
-
-void forward(const AttentionShape& shape, const float* x, const AttentionBlockTensors<const float>& w, float* y) {
-  const TokenShape& map = shape.tokens;
-  const int channels = map.channels, parts = std::min(num_threads(), map.batch * map.height);
-  const long row = long(map.width) * channels, scratch = WindowScratch(nullptr, shape, false).used;
-  const std::size_t tokens = std::size_t(map.batch) * map.height * row;
-  const bool convolves = w.conv_w != nullptr;
-  ArenaLease lease(shared_arenas(), Prepared::bytes(shape) + Arena::bytes(std::size_t(parts) * scratch) +
-                                        Arena::bytes(parts * row) +
-                                        (convolves ? Arena::bytes(PaddedMap::floats(map)) + Arena::bytes(tokens) : 0));
-  Arena& arena = lease.arena();
-  const Prepared block(arena, shape, x, w, parts);
-  float* memory = arena.floats(std::size_t(parts) * scratch);
-  Maps maps{};
-  maps.convolves = convolves;
-  if (convolves) {
-    maps.v = PaddedMap(arena.floats(PaddedMap::floats(map)), map);
-    maps.convolved = arena.floats(tokens);
-    convolution_branch(shape, block, w, parts, x, maps.v, maps.convolved, arena.floats(parts * row));
-  }
-  parallel(parts, parts, [&](int part, int) {
-    const WindowScratch s(memory + part * scratch, shape, false);
-    for_windows_of_part(shape, part, parts, [&](const WindowPlace& at) {
-      recompute_window(shape, block, w, at, x, maps, s);
-      const int count = at.rows * at.columns, step = even_tile(count, shape.hidden);
-      for (int t = 0; t < count; t += step)
-        mlp_forward(block.mlp, std::min(step, count - t), s.y1 + long(t) * channels, channels, s.h,
-                    s.x + long(t) * channels, channels);
-      scatter(at, channels, s.x, y + at.sample * row * map.height, row);
-    });
-  });
+  linear(tokens, s.a, channels, block.proj, s.o, channels);
+  add_rescaled(norm, tokens, channels, s.x, s.o, s.y1);
 }
 
 // Gradients of one part: of the folded weights, of every (key, query) bias, and per sample of what RLN hands on.
@@ -274,7 +304,7 @@ struct PartGradients {
   MlpTensors<float> mlp;
   float *rescale, *rebias;    // (batch, channels)
   double *normed, *projected;  // (batch): Σ dx̂ and Σ dx̂·x̂
-  long used;
+  std::size_t used;
 
   PartGradients(float* memory, const AttentionShape& shape) {
     const int channels = shape.tokens.channels, batch = shape.tokens.batch;
@@ -297,72 +327,63 @@ struct PartGradients {
 };
 
 // dx += dx̂/std (`dnormed`, `count` floats), and its two sums for the statistics.
-void add_normed_gradient(const Statistics& statistics, long count, const float* dnormed, const float* normed, float* dx,
-                         double* sum, double* projection) {
-  const float scale = 1.0f / statistics.std;
-  Lane8 sums{}, products{};
-  for (long i = 0; i < count; i += kLanes) {
-    const Lane8 d = load<kLanes>(dnormed + i);
+void add_normed_gradient(const Norm& norm, long count, const float* dnormed, const float* normed, float* dx,
+                         double* sum_out, double* projection_out) {
+  const float scale = 1.0f / norm.std;
+  Vec<8> sums{}, products{};
+  for (long i = 0; i < count; i += 8) {
+    const Vec<8> d = load<8>(dnormed + i);
     sums += d;
-    products += d * load<kLanes>(normed + i);
-    store<kLanes>(dx + i, load<kLanes>(dx + i) + d * scale);
+    products += d * load<8>(normed + i);
+    store<8>(dx + i, load<8>(dx + i) + d * scale);
   }
-  *sum += smf::SMF_ISA::sum<kLanes>(sums);
-  *projection += smf::SMF_ISA::sum<kLanes>(products);
+  *sum_out += sum<8>(sums);
+  *projection_out += sum<8>(products);
 }
 
-void backward_window(const AttentionShape& shape, const Prepared& block, const AttentionBlockTensors<const float>& w,
-                     const WindowPlace& at, const float* x, const float* dy, float* dx, const Maps& maps,
-                     const WindowScratch& s, const PartGradients& g) {
+void backward_window(const AttentionShape& shape, const Prepared& p, int sample, const Window& at, const float* x,
+                     const float* dy, float* dx, const Maps& maps, const Scratch& s, const PartGradients& g) {
   const TokenShape& map = shape.tokens;
-  const int channels = map.channels, tokens = at.rows * at.columns;
-  const long map_row = long(map.width) * channels, sample = at.sample * map_row * map.height;
-  recompute_window(shape, block, w, at, x, maps, s);
-  gather(at, channels, dy + sample, map_row, s.dy);
-  const int step = even_tile(tokens, shape.hidden);
-  for (int t = 0; t < tokens; t += step) {
-    const long offset = long(t) * channels;
-    mlp_backward(block.mlp, std::min(step, tokens - t), s.y1 + offset, channels, s.dy + offset, channels, s.h, s.dh,
-                 s.dy1 + offset, channels, &g.mlp);
-  }
+  const int channels = map.channels, tokens = at.tokens();
+  const long map_row = long(map.width) * channels, picture = sample * map_row * map.height;
+  const Norm& norm = p.norms[sample];
+  recompute_window(shape, p, sample, at, x, maps, s);
+  gather(at, channels, dy + picture, map_row, s.dy);
+  mlp_backward(p.block.mlp, p.transposed.mlp, tokens, s.y1, s.dy, s.h, s.dh, s.dy1, &g.mlp);
   // Through rescale·o + rebias; `o` becomes its own gradient.
-  for (int c = 0; c < channels; c += kLanes) {
-    const Lane8 rescale = load<kLanes>(block.rescale + long(at.sample) * channels + c);
-    float* drescale = g.rescale + long(at.sample) * channels + c;
-    float* drebias = g.rebias + long(at.sample) * channels + c;
-    Lane8 scaled = load<kLanes>(drescale), plain_sum = load<kLanes>(drebias);
+  for (int c = 0; c < channels; c += 8) {
+    const Vec<8> rescale = load<8>(norm.rescale + c);
+    float* drescale = g.rescale + long(sample) * channels + c;
+    float* drebias = g.rebias + long(sample) * channels + c;
+    Vec<8> scaled = load<8>(drescale), plain_sum = load<8>(drebias);
     for (int t = 0; t < tokens; ++t) {
       const long i = long(t) * channels + c;
-      const Lane8 d = load<kLanes>(s.dy1 + i);
-      scaled += d * load<kLanes>(s.o + i);
+      const Vec<8> d = load<8>(s.dy1 + i);
+      scaled += d * load<8>(s.o + i);
       plain_sum += d;
-      store<kLanes>(s.o + i, d * rescale);
+      store<8>(s.o + i, d * rescale);
     }
-    store<kLanes>(drescale, scaled);
-    store<kLanes>(drebias, plain_sum);
+    store<8>(drescale, scaled);
+    store<8>(drebias, plain_sum);
   }
   add_weight_gradient(channels, channels, tokens, s.o, channels, s.a, channels, g.proj_w);
-  gemm(tokens, channels, channels, s.o, channels, packed(block.proj.backward, channels), s.da, channels);
-  if (maps.convolves) scatter(at, channels, s.da, maps.da.row(at.sample, 0), map_row + 4 * channels);
-  attend_backward(shape, at, s, g.position);
+  linear(tokens, s.o, channels, p.transposed.proj, s.da, channels);
+  if (p.block.convolves) scatter(at, channels, s.da, maps.da.row(sample, 0), map_row + 4 * channels);
+  attend_backward(p.block, at, s, g.position);
 
   const long square = long(channels) * channels;
   add_weight_gradient(2 * channels, channels, tokens, s.dqk, 2 * channels, s.normed, channels, g.qkv_w);
   add_weight_gradient(channels, channels, tokens, s.dv, channels, s.normed, channels, g.qkv_w + 2 * square);
   add_column_sums(2 * channels, tokens, s.dqk, 2 * channels, g.qkv_b);
   add_column_sums(channels, tokens, s.dv, channels, g.qkv_b + 2 * channels);
-  gemm(tokens, channels, 2 * channels, s.dqk, 2 * channels, packed(block.qk.backward, 2 * channels), s.da, channels);
-  Terms more{};
-  more.init = s.da;
-  more.init_row = channels;
-  gemm(tokens, channels, channels, s.dv, channels, packed(block.v.backward, channels), s.da, channels, more);
-  add_normed_gradient(block.statistics[at.sample], long(tokens) * channels, s.da, s.normed, s.dy1, g.normed + at.sample,
-                      g.projected + at.sample);
-  scatter(at, channels, s.dy1, dx + sample, map_row);
+  linear(tokens, s.dqk, 2 * channels, p.transposed.qk, s.da, channels);
+  linear(tokens, s.dv, channels, p.transposed.v, s.da, channels, s.da, channels);
+  add_normed_gradient(norm, long(tokens) * channels, s.da, s.normed, s.dy1, g.normed + sample, g.projected + sample);
+  scatter(at, channels, s.dy1, dx + picture, map_row);
 }
 
 // What reaches V through the convolution, for some rows of a sample.
-void backward_convolution_rows(const AttentionShape& shape, const Prepared& block, int sample, int first, int last,
+void backward_convolution_rows(const AttentionShape& shape, const Prepared& p, int sample, int first, int last,
                                const float* x, float* dx, const Maps& maps, float* rows_scratch,
                                const PartGradients& g) {
   const int channels = shape.tokens.channels, width = shape.tokens.width;
@@ -374,16 +395,15 @@ void backward_convolution_rows(const AttentionShape& shape, const Prepared& bloc
     const long at = (long(sample) * shape.tokens.height + y) * row;
     const float* rows[5];
     maps.v.around(sample, y, rows);
-    add_tap_gradient(rows, maps.da.row(sample, y), channels, channels, width, g.taps);
+    add_tap_gradient(rows, maps.da.row(sample, y), channels, width, g.taps);
     add_column_sums(channels, width, maps.da.row(sample, y), channels, g.conv_b);
     maps.da.around(sample, y, rows);
-    convolve_row(rows, block.flipped_taps, nullptr, channels, width, dv, channels);
-    normalise(block.statistics[sample], row, x + at, normed);
+    depthwise_row(rows, width, channels, p.transposed.conv, dv);
+    normalise(p.norms[sample], row, x + at, normed);
     add_weight_gradient(channels, channels, width, dv, channels, normed, channels, g.qkv_w + 2 * square);
     add_column_sums(channels, width, dv, channels, g.qkv_b + 2 * channels);
-    gemm(width, channels, channels, dv, channels, packed(block.v.backward, channels), dnormed, channels);
-    add_normed_gradient(block.statistics[sample], row, dnormed, normed, dx + at, g.normed + sample,
-                        g.projected + sample);
+    linear(width, dv, channels, p.transposed.v, dnormed, channels);
+    add_normed_gradient(p.norms[sample], row, dnormed, normed, dx + at, g.normed + sample, g.projected + sample);
   }
 }
 
@@ -391,10 +411,10 @@ void backward_convolution_rows(const AttentionShape& shape, const Prepared& bloc
 void unfold(const AttentionShape& shape, const AttentionBlockTensors<const float>& w, const PartGradients& g,
             const AttentionBlockTensors<float>& out) {
   const int channels = shape.tokens.channels;
-  std::memset(out.norm_w, 0, channels * sizeof(float));
-  std::memset(out.norm_b, 0, channels * sizeof(float));
+  zero(out.norm_w, channels);
+  zero(out.norm_b, channels);
   for (int j = 0; j < 3 * channels; ++j) {
-    const float scale = j < channels ? query_scale(shape) : 1.0f, bias = scale * g.qkv_b[j];
+    const float scale = j < channels ? query_scale(channels, shape.heads) : 1.0f, bias = scale * g.qkv_b[j];
     const float *weight = w.qkv_w + long(j) * channels, *folded = g.qkv_w + long(j) * channels;
     out.qkv_b[j] = bias;
     for (int c = 0; c < channels; ++c) {
@@ -407,14 +427,14 @@ void unfold(const AttentionShape& shape, const AttentionBlockTensors<const float
 
 // From the gradients of rescale and rebias to those of meta1, meta2 and the projection's bias; and for each sample the
 // α and β that its statistics add to dx.
-void through_statistics(const AttentionShape& shape, const Prepared& block, const AttentionBlockTensors<const float>& w,
+void through_statistics(const AttentionShape& shape, const Prepared& p, const AttentionBlockTensors<const float>& w,
                         const PartGradients& g, const AttentionBlockTensors<float>& out, float* alpha, float* beta) {
   const int channels = shape.tokens.channels;
   const double count = double(shape.tokens.height) * shape.tokens.width * channels;
   for (float* sums : {out.meta1_w, out.meta1_b, out.meta2_w, out.meta2_b, out.proj_b})
-    std::memset(sums, 0, channels * sizeof(float));
+    zero(sums, channels);
   for (int sample = 0; sample < shape.tokens.batch; ++sample) {
-    const Statistics& s = block.statistics[sample];
+    const Norm& s = p.norms[sample];
     double dstd = -g.projected[sample] / s.std, dmean = -g.normed[sample] / s.std;
     for (int c = 0; c < channels; ++c) {
       const float drescale = g.rescale[sample * channels + c], drebias = g.rebias[sample * channels + c];
@@ -422,7 +442,7 @@ void through_statistics(const AttentionShape& shape, const Prepared& block, cons
       out.meta1_b[c] += drescale;
       out.meta2_w[c] += drebias * s.mean;
       out.meta2_b[c] += drebias;
-      out.proj_b[c] += drebias * block.rescale[sample * channels + c];
+      out.proj_b[c] += drebias * s.rescale[c];
       dstd += double(drescale) * w.meta1_w[c];
       dmean += double(drebias) * w.meta2_w[c];
     }
@@ -432,46 +452,46 @@ void through_statistics(const AttentionShape& shape, const Prepared& block, cons
   }
 }
 
-void backward(const AttentionShape& shape, const float* x, const float* dy, const AttentionBlockTensors<const float>& w,
-              float* dx, const AttentionBlockTensors<float>& out) {
+}  // namespace
+
+void attention_block_backward(const AttentionShape& shape, const float* x, const float* dy,
+                              const AttentionBlockTensors<const float>& w, float* dx,
+                              const AttentionBlockTensors<float>& out) {
   const TokenShape& map = shape.tokens;
-  const int channels = map.channels, parts = std::min(num_threads(), map.batch * map.height);
-  const long row = long(map.width) * channels, scratch = WindowScratch(nullptr, shape, true).used;
-  const long stride = PartGradients(nullptr, shape).used;
-  const std::size_t tokens = std::size_t(map.batch) * map.height * row;
+  const int channels = map.channels, parts = smaller(num_threads(), map.batch * map.height);
+  const std::size_t row = std::size_t(map.width) * channels, tokens = map.batch * map.height * row;
+  const std::size_t scratch = Scratch(nullptr, shape).used, stride = PartGradients(nullptr, shape).used;
   const bool convolves = w.conv_w != nullptr;
   ArenaLease lease(shared_arenas(),
-                   Prepared::bytes(shape) + Arena::bytes(std::size_t(parts) * scratch) +
-                       Arena::bytes(std::size_t(parts) * stride) + Arena::bytes(3 * parts * row) +
-                       2 * Arena::bytes(map.batch) +
+                   Prepared::bytes(shape) + Arena::bytes(parts * scratch) + Arena::bytes(parts * stride) +
+                       Arena::bytes(3 * parts * row) + 2 * Arena::bytes(map.batch) +
                        (convolves ? 2 * Arena::bytes(PaddedMap::floats(map)) + Arena::bytes(tokens) : 0));
   Arena& arena = lease.arena();
-  const Prepared block(arena, shape, x, w, parts);
-  float* memory = arena.floats(std::size_t(parts) * scratch);
-  float* sums = arena.floats(std::size_t(parts) * stride);
+  const Prepared p(arena, shape, x, w, parts);
+  float* memory = arena.floats(parts * scratch);
+  float* sums = arena.floats(parts * stride);
   float* rows = arena.floats(3 * parts * row);
   Maps maps{};
-  maps.convolves = convolves;
   if (convolves) {
     maps.v = PaddedMap(arena.floats(PaddedMap::floats(map)), map);
     maps.da = PaddedMap(arena.floats(PaddedMap::floats(map)), map);
     maps.convolved = arena.floats(tokens);
-    convolution_branch(shape, block, w, parts, x, maps.v, maps.convolved, rows);
+    convolution_branch(shape, p, parts, x, maps.v, maps.convolved, rows);
   }
   parallel(parts, parts, [&](int part, int) {
-    std::memset(sums + part * stride, 0, stride * sizeof(float));
+    zero(sums + part * stride, stride);
     const PartGradients g(sums + part * stride, shape);
-    const WindowScratch s(memory + part * scratch, shape, true);
-    for_windows_of_part(shape, part, parts, [&](const WindowPlace& at) {
-      backward_window(shape, block, w, at, x, dy, dx, maps, s, g);
+    const Scratch s(memory + part * scratch, shape);
+    for_windows_of_part(shape, part, parts, [&](int sample, const Window& at) {
+      backward_window(shape, p, sample, at, x, dy, dx, maps, s, g);
     });
-    collect_positions(shape, g.position, g.table);
+    collect_position_bias(g.position, shape.heads, shape.window, g.table);
   });
   if (convolves)
     parallel(parts, parts, [&](int part, int) {
       const PartGradients g(sums + part * stride, shape);
       for_rows_of_part(map, part, parts, [&](int sample, int first, int last) {
-        backward_convolution_rows(shape, block, sample, first, last, x, dx, maps, rows + 3 * part * row, g);
+        backward_convolution_rows(shape, p, sample, first, last, x, dx, maps, rows + 3 * part * row, g);
       });
     });
 
@@ -499,22 +519,15 @@ void backward(const AttentionShape& shape, const float* x, const float* dy, cons
   unfold(shape, w, g, out);
   float* alpha = arena.floats(map.batch);
   float* beta = arena.floats(map.batch);
-  through_statistics(shape, block, w, g, out, alpha, beta);
+  through_statistics(shape, p, w, g, out, alpha, beta);
   parallel(parts, parts, [&](int part, int) {
     for_rows_of_part(map, part, parts, [&](int sample, int first, int last) {
       const long from = (long(sample) * map.height + first) * row, to = from + (last - first) * row;
-      for (long i = from; i < to; i += kLanes)
-        store<kLanes>(dx + i, load<kLanes>(dx + i) + (load<kLanes>(x + i) * beta[sample] + alpha[sample]));
+      for (long i = from; i < to; i += 8)
+        store<8>(dx + i, load<8>(dx + i) + (load<8>(x + i) * beta[sample] + alpha[sample]));
     });
   });
 }
-
-}  // namespace
-
-extern const AttentionBlockForward attention_block_training_forward;
-extern const AttentionBlockBackward attention_block_backward;
-const AttentionBlockForward attention_block_training_forward = forward;
-const AttentionBlockBackward attention_block_backward = backward;
 
 }  // namespace SMF_ISA
 }  // namespace smf

@@ -1,92 +1,45 @@
-// Pieces that several fused blocks share, on tokens that are in cache already: depthwise 5x5, MLP, moments.
+// Pieces that both blocks share, on tokens that are in cache already: MLP, layer norm, moments.
 #pragma once
 
-#include "kernels/matmul.h"
+#include "kernels/gemm.h"
+#include "kernels/scratch.h"
 
 namespace smf {
 namespace SMF_ISA {
 
 // Hidden channels that an MLP handles at a time: the slice of hidden tokens stays in the first-level cache, and so does
-// each panel of both weights.
+// each panel of both weights. A multiple of every panel width.
 constexpr int kHiddenSlice = 96;
 
-// Columns that a depthwise tile holds in registers: 8 sums, 5 taps and 1 input of the 16 registers of AVX2.
-constexpr int kColumns = kRows >= 4 ? 8 : 4;
-
-// `columns` outputs of L channels of one row. rows[dy] points at the token two to the left of the first output; tokens
-// are `step` floats apart, taps `channels` floats.
-template <int L, int G>
-SMF_INLINE void depthwise_tile(const float* const rows[5], long step, long channels, const float* weight,
-                               const float* bias, float* out, long out_step) {
-  Vec<L> sums[G];
-  for (int g = 0; g < G; ++g) sums[g] = load<L>(bias);
-  for (int dy = 0; dy < 5; ++dy) {
-    Vec<L> taps[5];
-    for (int dx = 0; dx < 5; ++dx) taps[dx] = load<L>(weight + (dy * 5 + dx) * channels);
-    const float* row = rows[dy];
-#pragma GCC unroll 12
-    for (int i = 0; i < G + 4; ++i) {
-      const Vec<L> x = load<L>(row + i * step);
-#pragma GCC unroll 5
-      for (int dx = 0; dx < 5; ++dx)
-        if (i - dx >= 0 && i - dx < G) sums[i - dx] += x * taps[dx];
-    }
-  }
-  for (int g = 0; g < G; ++g) store<L>(out + g * out_step, sums[g]);
-}
-
-template <int L>
-SMF_INLINE void depthwise_lanes(const float* const rows[5], long step, int columns, long channels,
-                                const float* weight, const float* bias, float* out, long out_step) {
-  const float* at[5];
-  for (int dy = 0; dy < 5; ++dy) at[dy] = rows[dy];
-  int x = 0;
-  for (; x + kColumns <= columns; x += kColumns) {
-    depthwise_tile<L, kColumns>(at, step, channels, weight, bias, out + x * out_step, out_step);
-    for (int dy = 0; dy < 5; ++dy) at[dy] += kColumns * step;
-  }
-  for (; x + 2 <= columns; x += 2) {
-    depthwise_tile<L, 2>(at, step, channels, weight, bias, out + x * out_step, out_step);
-    for (int dy = 0; dy < 5; ++dy) at[dy] += 2 * step;
-  }
-  if (x < columns) depthwise_tile<L, 1>(at, step, channels, weight, bias, out + x * out_step, out_step);
-}
-
-// One output row of the depthwise convolution: out[x] = bias + sum over taps of rows[dy][x + dx].
-SMF_INLINE void depthwise_row(const float* const rows[5], int columns, int channels, const Depthwise& conv, float* out,
-                              long out_step) {
-  int c = 0;
-  const float* at[5];
-  for (; kWide == 16 && c + 16 <= channels; c += 16) {
-    for (int dy = 0; dy < 5; ++dy) at[dy] = rows[dy] + c;
-    depthwise_lanes<16>(at, channels, columns, channels, conv.weight + c, conv.bias + c, out + c, out_step);
-  }
-  for (; c < channels; c += 8) {
-    for (int dy = 0; dy < 5; ++dy) at[dy] = rows[dy] + c;
-    depthwise_lanes<8>(at, channels, columns, channels, conv.weight + c, conv.bias + c, out + c, out_step);
-  }
-}
-
-// Floats of scratch that mlp() takes.
-SMF_INLINE long mlp_scratch(const Mlp& mlp, int tokens) {
-  return long(tokens) * (mlp.first.outputs < kHiddenSlice ? mlp.first.outputs : kHiddenSlice);
+// Floats of scratch that mlp_residual() takes.
+SMF_INLINE std::size_t mlp_scratch(const Mlp& mlp, int tokens) {
+  return std::size_t(tokens) * smaller(mlp.first.outputs, kHiddenSlice);
 }
 
 // out = y + mlp(y), both (tokens, channels) without gaps; `hidden` is scratch.
-SMF_INLINE void mlp_residual(const Mlp& mlp, int tokens, int channels, const float* y, float* hidden, float* out) {
-  const int width = mlp.first.outputs;
+SMF_INLINE void mlp_residual(const Mlp& mlp, int tokens, const float* y, float* hidden, float* out) {
+  const int width = mlp.first.outputs, channels = mlp.first.inputs;
   for (int begin = 0; begin < width; begin += kHiddenSlice) {
-    const int slice = width - begin < kHiddenSlice ? width - begin : kHiddenSlice;
-    const Matrix first{mlp.first.inputs, slice, mlp.first.packed + long(begin) * mlp.first.inputs,
-                       mlp.first.bias + begin};
-    matmul<Finish::relu>(tokens, y, channels, first, nullptr, 0, hidden, slice);
-    if (begin == 0)
-      matmul_part<Finish::plain>(tokens, hidden, slice, mlp.second, 0, slice, mlp.second.bias, 0, y, channels, out,
-                                 channels);
-    else
-      matmul_part<Finish::plain>(tokens, hidden, slice, mlp.second, begin, slice, out, channels, nullptr, 0, out,
-                                 channels);
+    const int slice = smaller(width - begin, kHiddenSlice);
+    const Matrix first{channels, slice, mlp.first.packed + long(begin) * channels, mlp.first.bias + begin};
+    linear<Finish::relu>(tokens, y, channels, first, hidden, slice);
+    const Terms terms = begin == 0 ? Terms{mlp.second.bias, y, channels} : Terms{nullptr, out, channels};
+    gemm<Finish::plain>(tokens, channels, slice, hidden, slice, packed(mlp.second, begin), terms, out, channels);
   }
+}
+
+// normed = (x - mean) / std, `count` floats. The norm's weight and bias are part of the layer that follows (see Packer).
+SMF_INLINE void normalise(const Norm& norm, long count, const float* x, float* normed) {
+  const float scale = 1.0f / norm.std;
+  for (long i = 0; i < count; i += 8) store<8>(normed + i, (load<8>(x + i) - norm.mean) * scale);
+}
+
+// y = x + rescale * o + rebias, (tokens, channels) without gaps; y may be o.
+SMF_INLINE void add_rescaled(const Norm& norm, int tokens, int channels, const float* x, const float* o, float* y) {
+  for (int t = 0; t < tokens; ++t, x += channels, o += channels, y += channels)
+    for (int c = 0; c < channels; c += 8)
+      store<8>(y + c,
+               load<8>(x + c) + (load<8>(norm.rescale + c) * load<8>(o + c) + load<8>(norm.rebias + c)));
 }
 
 // Moments of `count` floats, a multiple of 8, in two passes: exact even where the mean is far larger than the spread.
@@ -115,6 +68,40 @@ SMF_INLINE Moments moments_of(const float* x, long count) {
   const double total = sum<8>((squares[0] + squares[1]) + (squares[2] + squares[3]));
   return Moments{double(count), double(mean) + off, total - double(count) * off * off};
 }
+
+// Moments of a whole map (block_kernels.cpp).
+Moments moments_of_map(const float* x, std::size_t count, int threads);
+
+#if defined(SMF_ISA_scalar)
+// The scalar blocks' product of one token with a weight, which their pack_weight() leaves as (outputs, inputs).
+SMF_INLINE void scalar_linear(const Matrix& m, const float* x, float* out) {
+  for (int n = 0; n < m.outputs; ++n) {
+    float total = m.bias[n];
+    for (int k = 0; k < m.inputs; ++k) total += m.packed[long(n) * m.inputs + k] * x[k];
+    out[n] = total;
+  }
+}
+
+// The scalar blocks' convolution: one channel at (row, column) of v (height, width, channels).
+SMF_INLINE float scalar_depthwise(const Depthwise& conv, int height, int width, int channels, const float* v, int row,
+                                  int column, int c) {
+  float total = conv.bias[c];
+  for (int dy = -2; dy <= 2; ++dy)
+    for (int dx = -2; dx <= 2; ++dx)
+      if (row + dy >= 0 && row + dy < height && column + dx >= 0 && column + dx < width)
+        total += conv.weight[((dy + 2) * 5 + dx + 2) * channels + c] *
+                 v[((long(row) + dy) * width + column + dx) * channels + c];
+  return total;
+}
+
+// out = y + mlp(y) for one token; `hidden` is scratch.
+SMF_INLINE void scalar_mlp_residual(const Mlp& mlp, const float* y, float* hidden, float* out) {
+  scalar_linear(mlp.first, y, hidden);
+  for (int h = 0; h < mlp.first.outputs; ++h) hidden[h] = hidden[h] > 0 ? hidden[h] : 0;
+  scalar_linear(mlp.second, hidden, out);
+  for (int c = 0; c < mlp.second.outputs; ++c) out[c] += y[c];
+}
+#endif
 
 }  // namespace SMF_ISA
 }  // namespace smf

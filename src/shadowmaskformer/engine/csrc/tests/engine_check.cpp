@@ -133,8 +133,8 @@ Arrays train_conv_block(int threads) {
       conv_tensors<const float>(shape.channels, hidden, [&](int count) { return given.random(count); });
   const float *x = given.random(tokens), *dy = given.random(tokens);
   const auto gradients = conv_tensors<float>(shape.channels, hidden, [&](int count) { return found.empty(count); });
-  SMF_SELECT(conv_block_training_forward)(shape, hidden, x, weights, found.empty(tokens));
-  SMF_SELECT(conv_block_backward)(shape, hidden, x, dy, weights, found.empty(tokens), gradients);
+  smf::conv_block_forward(shape, hidden, x, weights, found.empty(tokens));
+  smf::conv_block_backward(shape, hidden, x, dy, weights, found.empty(tokens), gradients);
   return found;
 }
 
@@ -147,8 +147,8 @@ Arrays train_attention_block(int threads, bool convolves, int shift) {
       attention_tensors<const float>(shape, convolves, [&](int count) { return given.random(count); });
   const float *x = given.random(tokens), *dy = given.random(tokens);
   const auto gradients = attention_tensors<float>(shape, convolves, [&](int count) { return found.empty(count); });
-  SMF_SELECT(attention_block_training_forward)(shape, x, weights, found.empty(tokens));
-  SMF_SELECT(attention_block_backward)(shape, x, dy, weights, found.empty(tokens), gradients);
+  smf::attention_block_forward(shape, x, weights, found.empty(tokens));
+  smf::attention_block_backward(shape, x, dy, weights, found.empty(tokens), gradients);
   return found;
 }
 

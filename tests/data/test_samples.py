@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from data.drawn import box_mask, save, scene, write_srd
+from data.drawn import box_mask, save, scene, shade, write_srd
 from shadowmaskformer.data import Augment, Cache, Samples, Triplet, build_cache, derive_mask, open_dataset
 from shadowmaskformer.data import samples as module
 from shadowmaskformer.data.pictures import read_mask
@@ -152,6 +152,41 @@ def test_one_corrupt_among_thousands_is_skipped_and_listed(tmp_path: Path, monke
     stored = build_cache(open_dataset(folder).split("train"), tmp_path / "cache")
     assert [entry.name for entry in stored.entries] == ["IMG_0", "IMG_1", "IMG_3", "IMG_4", "IMG_5"]
     assert stored.skipped[0].startswith("IMG_2: ")
+
+
+def drifted_pairs(folder: Path) -> tuple[Triplet, ...]:
+    """Two pairs that share one clean picture, taken in warmer and darker light than both photos."""
+    clean, mask = scene(1), box_mask()
+    taken = np.round(clean * np.array([0.95, 0.9, 0.8]) + np.array([4, 3, 0])).astype(np.uint8)
+    save(mask, folder / "mask.png")
+    for number, exposure in enumerate((1.0, 0.8)):
+        save((shade(clean, mask) * exposure).astype(np.uint8), folder / f"{number}.png")
+        save(taken, folder / f"{number}_free.png")
+    paths = ((folder / f"{n}.png", folder / f"{n}_free.png", folder / "mask.png") for n in range(2))
+    return tuple(Triplet(str(number), *pair) for number, pair in enumerate(paths))
+
+
+def test_truth_in_its_own_light_meets_the_photo_outside_the_shadow(tmp_path: Path) -> None:
+    triplets = drifted_pairs(tmp_path)
+    taken = build_cache(triplets, tmp_path / "cache")
+    own = build_cache(triplets, tmp_path / "cache", truth="own-light")
+    for index, exposure in enumerate((1.0, 0.8)):
+        photo, mask, truth = (picture.astype(float) for picture in own.pictures(index))
+        lit = mask == 0
+        assert np.abs(truth - photo)[lit].max() <= 2
+        assert np.abs(taken.pictures(index)[2] - photo)[lit].mean() > 8
+        # Inside too: there the photo is in shadow, and the drawn scene says what the truth is.
+        assert np.abs(truth - scene(1) * exposure)[~lit].max() <= 2
+    whole = Samples(own, augment=Augment()).whole(0, (48, 64))
+    np.testing.assert_array_equal(np.round(whole.truth * 255), own.pictures(0)[2])
+
+
+def test_caches_of_two_truths_are_not_mixed_up(tmp_path: Path) -> None:
+    triplets = drifted_pairs(tmp_path)
+    taken = build_cache(triplets, tmp_path / "cache").pictures(0)[2].copy()
+    own = build_cache(triplets, tmp_path / "cache", truth="own-light").pictures(0)[2].copy()
+    assert (own != taken).any()
+    np.testing.assert_array_equal(build_cache(triplets, tmp_path / "cache").pictures(0)[2], taken)
 
 
 def test_no_pictures() -> None:

@@ -21,6 +21,8 @@ MARGIN = 0.02
 """Share of the shorter side around the mask that is left out: penumbra belongs to neither side."""
 ENOUGH = 200
 """Fewer lit pixels than this cannot carry a line; the clean picture is then left as it is."""
+RULE = (1, MARGIN, ENOUGH)
+"""The rule's version and all constants: adjusted truth depends on the pair, its mask and these alone."""
 
 
 def adjust_clean(

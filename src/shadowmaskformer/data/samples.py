@@ -15,20 +15,20 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
 from shadowmaskformer.arrays import from_float, to_float
-from shadowmaskformer.data import derive
+from shadowmaskformer.data import adjust, derive
 from shadowmaskformer.data.augment import Augment, change_light, draw_box, jitter_mask, turn
 from shadowmaskformer.data.layouts import Triplet, first_ten
 from shadowmaskformer.data.pictures import read_mask, read_rgb, resize, size_of
 from shadowmaskformer.data.scenes import content_key, fingerprint
 from shadowmaskformer.data.synthetic import draw as draw_shadow
-from shadowmaskformer.errors import DatasetError, ImageReadError, OutputError
+from shadowmaskformer.errors import ConfigError, DatasetError, ImageReadError, OutputError
 from shadowmaskformer.files import write_atomically
 
 PICTURES, INDEX = "pictures.bin", "index.json"
@@ -38,6 +38,26 @@ TOLERATED = 0.001
 """Share of unreadable pictures that a run survives."""
 CROP_TRIES = 6
 """How often a crop without a shadow's edge is drawn again."""
+
+Truth = Literal["as-taken", "own-light"]
+"""Which truth to learn: the clean picture as it was taken, or brought to the light of its photo.
+
+A clean picture is taken moments before or after its photo, so its light differs a little everywhere. `own-light`
+changes each channel of it by the line that meets the photo outside the shadow (`data.adjust`), as ISTD+ does.
+"""
+TRUTHS: tuple[Truth, ...] = get_args(Truth)
+
+
+def check_truth(truth: str) -> Truth:
+    """Return `truth`, or raise ConfigError if it is not one of `TRUTHS`.
+
+    >>> check_truth("own-light")
+    'own-light'
+    """
+    for known in TRUTHS:
+        if truth == known:
+            return known
+    raise ConfigError(f"truth is {truth!r}; choose one of {', '.join(TRUTHS)}")
 
 
 @dataclass(frozen=True)
@@ -100,6 +120,7 @@ def build_cache(
     folder: Path,
     *,
     side: int = SIDE,
+    truth: Truth = "as-taken",
     progress: Callable[[int, int], None] | None = None,
 ) -> Cache:
     """Decode `triplets` into `folder`, or reopen it when it holds just them.
@@ -108,6 +129,7 @@ def build_cache(
         triplets: what to decode; missing masks are derived from the pair.
         folder: belongs to the cache; written beside and renamed, so it is whole or absent.
         side: shorter side of the stored pictures; smaller pictures stay as they are.
+        truth: store the clean pictures `as-taken`, or in the `own-light` of each pair's photo.
         progress: called with (done, all) while decoding.
 
     Raises:
@@ -115,14 +137,15 @@ def build_cache(
     """
     if not triplets:
         raise DatasetError("no pictures to train on; check the split's name and the data set's folder")
-    key = f"2:{side}:{fingerprint(triplets)}"
+    light = f":{truth} {adjust.RULE}" if check_truth(truth) == "own-light" else ""
+    key = f"2:{side}:{fingerprint(triplets)}{light}"
     if _is_whole(folder, key):
         return Cache(folder)
     partial = folder.with_name(f"{folder.name}.partial-{os.getpid()}")
     try:
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(parents=True)
-        _write_cache(triplets, partial, side, key, progress)
+        _write_cache(triplets, partial, side, truth, key, progress)
         if folder.exists():
             shutil.rmtree(folder)
         partial.replace(folder)
@@ -148,6 +171,7 @@ def _write_cache(
     triplets: Sequence[Triplet],
     folder: Path,
     side: int,
+    truth: Truth,
     key: str,
     progress: Callable[[int, int], None] | None,
 ) -> None:
@@ -156,7 +180,7 @@ def _write_cache(
     unequal: list[str] = []
     cleans: dict[str, int] = {}
     with (folder / PICTURES).open("wb") as file, ThreadPoolExecutor(os.cpu_count()) as pool:
-        for done, (triplet, decoded) in enumerate(_in_order(pool, triplets, side), start=1):
+        for done, (triplet, decoded) in enumerate(_in_order(pool, triplets, side, truth), start=1):
             if isinstance(decoded, _Failure):
                 (unequal if decoded.unequal else skipped).append(f"{triplet.name}: {decoded.reason}")
             else:
@@ -196,17 +220,17 @@ class _Failure:
 
 
 def _in_order(
-    pool: ThreadPoolExecutor, triplets: Iterable[Triplet], side: int
+    pool: ThreadPoolExecutor, triplets: Iterable[Triplet], side: int, truth: Truth
 ) -> Iterator[tuple[Triplet, _Decoded | _Failure]]:
     listed = list(triplets)
     # In portions: a pool decodes everything at once if it may, and a data set does not fit into memory.
     for start in range(0, len(listed), 64):
         part = listed[start : start + 64]
-        yield from zip(part, pool.map(lambda triplet: _decode(triplet, side), part), strict=True)
+        yield from zip(part, pool.map(lambda triplet: _decode(triplet, side, truth), part), strict=True)
 
 
-def _decode(triplet: Triplet, side: int) -> _Decoded | _Failure:
-    """Shadow, mask, clean at the working size and the clean file's key; or why not."""
+def _decode(triplet: Triplet, side: int, truth: Truth) -> _Decoded | _Failure:
+    """Return shadow, mask and clean at the working size and a key of the clean picture, or why it failed."""
     try:
         sizes = {size_of(path) for path in (triplet.shadow, triplet.clean)}
         if len(sizes) > 1:
@@ -219,7 +243,12 @@ def _decode(triplet: Triplet, side: int) -> _Decoded | _Failure:
             mask = from_float(derive.derive_mask(to_float(shadow), to_float(clean)))
         else:
             mask = resize(read_mask(triplet.mask), height, width)
-        return shadow, mask, clean, content_key(triplet.clean)
+        key = content_key(triplet.clean)
+        if truth == "own-light":
+            # No longer shared: the same clean picture gets another light beside another photo.
+            clean = from_float(adjust.adjust_clean(to_float(shadow), to_float(clean), to_float(mask)))
+            key = f"{key} {content_key(triplet.shadow)}"
+        return shadow, mask, clean, key
     except ImageReadError as error:
         return _Failure(str(error))
 

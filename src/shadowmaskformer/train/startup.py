@@ -20,7 +20,9 @@ from shadowmaskformer.data import (
     Samples,
     Split,
     Triplet,
+    Truth,
     build_cache,
+    check_truth,
     fingerprint,
     open_dataset,
     validation_split,
@@ -167,7 +169,7 @@ def open_samples(
     # By name: runs that split the data differently share one cache and must find it in one order.
     triplets = sorted((*split.train, *split.unseen, *split.seen), key=lambda triplet: triplet.name)
     side = max(SIDE, max(config.sizes) * config.detail, config.validation_size)
-    decoded = _decoded(triplets, cache, side, quiet=quiet or not processes.leads)
+    decoded = _decoded(triplets, cache, side, check_truth(config.truth), quiet=quiet or not processes.leads)
 
     def samples(chosen: Sequence[Triplet], augment: Augment) -> Samples:
         return Samples(decoded, augment=augment, seed=config.seed, names={triplet.name for triplet in chosen})
@@ -181,14 +183,15 @@ def open_samples(
     return samples(split.train, augment), validation
 
 
-def _decoded(triplets: Sequence[Triplet], cache: Path, side: int, *, quiet: bool) -> Cache:
+def _decoded(triplets: Sequence[Triplet], cache: Path, side: int, truth: Truth, *, quiet: bool) -> Cache:
     """The cache of `triplets`, built under a progress bar if it is not there yet; logs what could not be read."""
     with tqdm(total=len(triplets), desc="decoding", unit="picture", disable=quiet, leave=False, delay=1) as bar:
 
         def show(done: int, _: int) -> None:
             bar.update(done - bar.n)
 
-        decoded = build_cache(triplets, cache / f"{fingerprint(triplets)[:16]}-{side}", side=side, progress=show)
+        folder = f"{fingerprint(triplets)[:16]}-{side}" + ("" if truth == "as-taken" else f"-{truth}")
+        decoded = build_cache(triplets, cache / folder, side=side, truth=truth, progress=show)
     for skipped in decoded.skipped:
         logger.warning("left out: %s", skipped)
     return decoded

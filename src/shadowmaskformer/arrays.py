@@ -10,6 +10,13 @@ from PIL import Image
 
 from shadowmaskformer.errors import ArrayError
 
+Floats = NDArray[np.float32]
+"""Pictures, masks and planes to compute with."""
+Doubles = NDArray[np.float64]
+"""The same where published numbers depend on the last digits."""
+Levels = NDArray[np.uint8]
+"""Pictures and masks of 8 bits, [0, 255]."""
+
 _BYTES = np.dtype(np.uint8)
 
 

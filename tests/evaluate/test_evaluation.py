@@ -113,7 +113,7 @@ def test_results_of_another_size_are_refused_unless_named(istd, tmp_path):
     for path in (istd / "test" / "test_C").iterdir():
         Image.open(path).resize((256, 256), Image.Resampling.BICUBIC).save(results / path.name)
     test = EvaluationSet.open(istd)
-    with pytest.raises(EvaluationError, match=r"expected 24x32.*--size 256"):
+    with pytest.raises(EvaluationError, match=r"expected 24x32.*size=256"):
         evaluate(test, [Predictions(results)], STANDARD[:1], DATASET, tmp_path / "out")
     found = evaluate(test, [Predictions(results, 256)], STANDARD[:1], DATASET, tmp_path / "out")
     assert found.methods == ["ours (256×256 results)"]
@@ -136,7 +136,7 @@ def test_mask_folder_reaches_the_method_and_not_the_regions(istd, tmp_path):
 
 def test_dataset_masks_that_do_not_exist_name_the_remedy(istd, tmp_path):
     shutil.rmtree(istd / "test" / "test_B")
-    with pytest.raises(EvaluationError, match="--mask-source derived"):
+    with pytest.raises(EvaluationError, match='mask_source="derived"'):
         evaluate(EvaluationSet.open(istd), [Input()], STANDARD, DATASET, tmp_path / "out")
 
 

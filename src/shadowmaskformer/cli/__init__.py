@@ -167,6 +167,7 @@ def _silence_decoders() -> None:
 def _failed(error: Exception, debug: bool, code: int) -> int:
     if debug:
         raise error
-    line = "".join(c if c.isprintable() else repr(c)[1:-1] for c in str(error))
+    text = error.said("command") if isinstance(error, errors.ShadowMaskFormerError) else str(error)
+    line = "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
     print(f"shadowmaskformer: {line}", file=sys.stderr)
     return code

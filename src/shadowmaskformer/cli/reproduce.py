@@ -16,7 +16,6 @@ import argparse
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 HELP = "run the paper's experiments and write the report"
 
@@ -59,11 +58,9 @@ def run(args: argparse.Namespace) -> int:
     from shadowmaskformer.machine import calm_openmp, tune_allocator
 
     calm_openmp()  # before anything imports PyTorch
-    from tqdm import tqdm
-
-    from shadowmaskformer import data
-    from shadowmaskformer import evaluate as room
+    from shadowmaskformer import data, evaluate
     from shadowmaskformer.cli import EXIT_INTERRUPTED, EXIT_OK
+    from shadowmaskformer.cli.progress import ProgressBar
     from shadowmaskformer.errors import ConfigError
     from shadowmaskformer.report import figures
     from shadowmaskformer.reproduce import experiments
@@ -71,12 +68,11 @@ def run(args: argparse.Namespace) -> int:
 
     names = list(experiments.NAMES) if args.all else args.experiment
     if unknown := [name for name in names if name not in experiments.NAMES]:
-        raise ConfigError(f"no experiment {unknown[0]!r}; choose from {', '.join(experiments.NAMES)}")
+        raise ConfigError(f"no experiment {unknown[0]!r}", f"choose from {', '.join(experiments.NAMES)}")
     if args.budget_minutes is not None and args.budget_minutes <= 0:
         raise ConfigError(f"--budget-minutes {args.budget_minutes:g}; give more than 0")
     figures.require()
-    masks = room.MaskSource(args.mask_source)
-    masks.check()
+    masks = evaluate.MaskSource(args.mask_source)
     scenes: list[str] = []
     if args.hold_out:
         try:
@@ -86,7 +82,7 @@ def run(args: argparse.Namespace) -> int:
         scenes = [line.strip() for line in lines if line.strip()]
     tune_allocator()
     started = time.monotonic()
-    test = room.EvaluationSet.open(args.data, "test", args.limit)
+    test = evaluate.EvaluationSet.open(args.data, "test", args.limit)
     held_out_folder, held_out = None, frozenset[str]()
     if "generalisation" in names:
         dataset = data.open_dataset(args.data)
@@ -97,9 +93,7 @@ def run(args: argparse.Namespace) -> int:
     trainings = distinct(runs, recipe, args.set)
     minutes = None if args.budget_minutes is None else args.budget_minutes / max(trainings, 1)
 
-    def say(line: str) -> None:
-        tqdm.write(line, file=sys.stderr)  # above the bar, not through it
-
+    bar = ProgressBar("scoring")  # only while pictures are scored; trainings draw their own
     workshop = Workshop(
         args.data,
         held_out_folder,
@@ -107,30 +101,20 @@ def run(args: argparse.Namespace) -> int:
         recipe=recipe,
         overrides=args.set,
         minutes=minutes,
-        say=say,
+        say=bar.say,
         quiet=False,
     )
-    say(f"{trainings} trainings, {workshop.budget}: {', '.join(run.name for run in runs)}")
-    bar: tqdm[Any] | None = None  # only while pictures are scored; trainings draw their own
-
-    def progress(done: int, total: int) -> None:
-        nonlocal bar
-        bar = bar or tqdm(total=total, unit="picture", desc="scoring", file=sys.stderr, leave=False)
-        bar.update(done - bar.n)
-        if done == total:
-            bar.close()
-            bar = None
-
+    bar.say(f"{trainings} trainings, {workshop.budget}: {', '.join(run.name for run in runs)}")
     setting = experiments.Setting(
         test=test,
-        protocol=room.protocols("standard", test.family)[0],
+        protocol=evaluate.protocols("standard", test.family)[0],
         masks=masks,
         folder=args.output,
         workshop=workshop,
         held_out=held_out,
         extra=args.weights,
         workers=args.workers,
-        progress=progress,
+        progress=bar,
     )
     try:
         report = experiments.reproduce(setting, names, args.budget_minutes, lambda: time.monotonic() - started)

@@ -18,11 +18,11 @@ from shadowmaskformer.data.scenes import scene_groups
 from shadowmaskformer.errors import ConfigError
 from shadowmaskformer.evaluate import published
 from shadowmaskformer.evaluate.evaluation import Evaluation, EvaluationSet, evaluate
-from shadowmaskformer.evaluate.methods import Input, MaskSource, Method, RemoverMethod, Sample
+from shadowmaskformer.evaluate.methods import EvaluationPicture, Input, MaskSource, RemoverMethod, ScoredMethod
 from shadowmaskformer.evaluate.protocols import Protocol, protocols
 from shadowmaskformer.report import figures
 from shadowmaskformer.report.evaluation import build
-from shadowmaskformer.report.page import Figure, Report, Section
+from shadowmaskformer.report.page import Illustration, Report, Section
 from shadowmaskformer.report.tables import Column, Row, Table
 from shadowmaskformer.reproduce import maskquality
 from shadowmaskformer.reproduce.workshop import Run, Trained, Workshop, write_lists
@@ -84,7 +84,7 @@ class Setting:
     progress: Callable[[int, int], None] = lambda done, total: None
 
     def score(
-        self, methods: Sequence[Method], masks: MaskSource | None = None, *, all_tables: bool = False
+        self, methods: Sequence[ScoredMethod], masks: MaskSource | None = None, *, all_tables: bool = False
     ) -> Evaluation:
         """Score methods under the standard protocol, or under all standard protocols of the data set."""
         rules = protocols("standard", self.test.family) if all_tables else [self.protocol]
@@ -214,7 +214,7 @@ def hold_out(dataset: data.Dataset, folder: Path, scenes: Sequence[str] = ()) ->
 def _tables(setting: Setting, outcome: Outcome) -> None:
     """Tables I to III, as far as the data goes: input, floor, our runs and weights beside the literature."""
     _, removal = setting.trained(BASE)
-    methods: list[Method] = [
+    methods: list[ScoredMethod] = [
         Input(),
         RemoverMethod(None),
         *(RemoverMethod(weights) for weights in setting.extra),
@@ -292,7 +292,7 @@ def _ablation(
     section = Section(title, [], [Table(key, title, caption, columns, rows)])
     if key == "size":
         text = "Parameters against error. At a small budget a large network has seen fewer pictures."
-        section.content.append(Figure("size-scatter", text, figures.scatter(points, f"{name}, All")))
+        section.content.append(Illustration("size-scatter", text, figures.scatter(points, f"{name}, All")))
     return section
 
 
@@ -303,13 +303,12 @@ def _mask_quality(setting: Setting, outcome: Outcome) -> None:
     whole = setting.score([removal]).summary(removal.name, setting.protocol)
     levels.append((0.0, [whole.value("error", region) for region in ("shadow", "lit", "all")]))
     regions = "derived" if setting.masks.name == "derived" else "dataset"
-    damaged = {
-        ber: MaskSource(str(setting.folder / "masks" / f"{regions}-ber-{ber:.2f}"), regions)
-        for ber in maskquality.PAPER_LEVELS
-    }
-    for ber, source in damaged.items():
-        reached = maskquality.write_damaged(setting.test.triplets, setting.masks, ber, Path(source.name))
-        summary = setting.score([removal], source).summary(removal.name, setting.protocol)
+    damaged: dict[float, MaskSource] = {}
+    for ber in maskquality.PAPER_LEVELS:
+        folder = setting.folder / "masks" / f"{regions}-ber-{ber:.2f}"
+        reached = maskquality.write_damaged(setting.test.triplets, setting.masks, ber, folder)
+        damaged[ber] = MaskSource(str(folder), regions)
+        summary = setting.score([removal], damaged[ber]).summary(removal.name, setting.protocol)
         levels.append((reached, [summary.value("error", region) for region in ("shadow", "lit", "all")]))
     paper = {float(row.setting.split()[1]): row.error for row in published.select("istd", "istd-256", "ber")}
     columns = [Column("BER (%)")]
@@ -332,15 +331,15 @@ def _mask_quality(setting: Setting, outcome: Outcome) -> None:
     ]
     section = Section("Robustness to mask quality", [], [Table("mask-quality", "Mask quality", caption, columns, rows)])
     text = "Error against mask quality. Solid: measured here; dashed: the paper's on ISTD."
-    section.content.append(Figure("mask-quality", text, figures.mask_quality(curves, setting.protocol.error_name)))
-    example = Sample(setting.test.triplets[len(setting.test.triplets) // 2], setting.masks)
+    drawing = figures.mask_quality(curves, setting.protocol.error_name)
+    section.content.append(Illustration("mask-quality", text, drawing))
+    example = EvaluationPicture(setting.test.triplets[len(setting.test.triplets) // 2], setting.masks)
     panels = [("True mask", figures.thumbnail(example.region, 256))]
     for ber in maskquality.PAPER_LEVELS[::2]:
-        panels.append((f"BER {ber} %", figures.thumbnail(Sample(example.triplet, damaged[ber]).mask, 256)))
+        panels.append((f"BER {ber} %", figures.thumbnail(EvaluationPicture(example.triplet, damaged[ber]).mask, 256)))
     text = f"Masks of falling quality. {example.name}."
-    section.content.append(
-        Figure("mask-panels", text, figures.mask_panels(figures.thumbnail(example.photo, 256), panels))
-    )
+    drawing = figures.mask_panels(figures.thumbnail(example.photo, 256), panels)
+    section.content.append(Illustration("mask-panels", text, drawing))
     outcome.sections.append(section)
 
 
@@ -414,4 +413,5 @@ def _recipes(setting: Setting, outcome: Outcome) -> None:
     )
     text = "Validation over time. Dashed: the floor."
     table = Table("recipes", "Training recipes at equal time", caption, columns, rows)
-    outcome.sections.append(Section("Recipes", [], [table, Figure("recipes", text, figures.training_curves(curves))]))
+    figure = Illustration("recipes", text, figures.training_curves(curves))
+    outcome.sections.append(Section("Recipes", [], [table, figure]))

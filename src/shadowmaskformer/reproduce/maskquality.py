@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shadowmaskformer import data, masks, metrics
-from shadowmaskformer.evaluate.methods import MaskSource, Sample
+from shadowmaskformer.evaluate.methods import EvaluationPicture, MaskSource
 from shadowmaskformer.photo import read as imageio
 from shadowmaskformer.photo.picture import Photo
 
@@ -72,7 +72,7 @@ def write_damaged(triplets: Iterable[data.Triplet], source: MaskSource, ber: flo
     rates: list[float] = []
     for triplet in triplets:
         path = folder / f"{triplet.name}.png"
-        truth = Sample(triplet, source).region
+        truth = EvaluationPicture(triplet, source).region
         # Seeded by the name: the same picture gets the same damage in any subset and order.
         rng = np.random.default_rng(zlib.crc32(triplet.name.encode("utf-8", "surrogateescape")))
         damaged = damage(truth, ber, rng)

@@ -94,6 +94,11 @@ def build(
     return report
 
 
+def _drawings(evaluation: Evaluation) -> Path | None:
+    """Return the folder that keeps finished drawings."""
+    return None if evaluation.gallery is None else evaluation.gallery.folder / "drawings"
+
+
 def _best_method(evaluation: Evaluation, protocol: Protocol) -> str:
     """Return the method with the lowest error, or the highest S-PSNR under `as-used`."""
 
@@ -134,7 +139,7 @@ def _scatter(evaluation: Evaluation, protocol: Protocol) -> list[Section]:
         f"Parameters against {protocol.error_name} (All) under {protocol.name}. Measured here in orange, published in "
         "gray; lower left is better."
     )
-    drawing = figures.scatter(points, f"{protocol.error_name}, All")
+    drawing = figures.drawn(_drawings(evaluation), figures.scatter, points, f"{protocol.error_name}, All")
     return [Section("Size against error", [], [Illustration("scatter", caption, drawing)])]
 
 
@@ -200,9 +205,11 @@ def _pictures(evaluation: Evaluation, methods: Sequence[ScoredMethod], masks: Ma
             continue
         chosen = [strips.of(name) for name in names]
         caption = f"{word} pictures of {best}. By {measure} under {protocol.name}."
-        section.content.append(Illustration(f"pictures-{key}", caption, figures.comparison(chosen, titles)))
+        drawing = figures.drawn(_drawings(evaluation), figures.comparison, chosen, titles)
+        section.content.append(Illustration(f"pictures-{key}", caption, drawing))
         caption = f"Error of the {word.lower()} pictures. The white line is the mask's edge."
-        section.content.append(Illustration(f"errors-{key}", caption, figures.error_maps(chosen, titles)))
+        drawing = figures.drawn(_drawings(evaluation), figures.error_maps, chosen, titles)
+        section.content.append(Illustration(f"errors-{key}", caption, drawing))
     return section
 
 
@@ -262,7 +269,8 @@ def _signs(evaluation: Evaluation, masks: MaskSource) -> Section:
         "so that Mp·x flips the sign of lit pixels; the paper (§IV) reports 70 % and 97 % on ISTD."
     )
     section = Section("Why the mask's sign", [])
-    section.content.append(Illustration("signs", caption, figures.sign_statistic(shadow, lit)))
+    drawing = figures.drawn(_drawings(evaluation), figures.sign_statistic, shadow, lit)
+    section.content.append(Illustration("signs", caption, drawing))
     return section
 
 

@@ -6,9 +6,14 @@ interface, so that no global state of a caller's plots is touched.
 
 from __future__ import annotations
 
+import hashlib
+import importlib.metadata
+import importlib.util
 import io
-from collections.abc import Sequence
+import pickle
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -17,8 +22,9 @@ from PIL import Image
 
 from shadowmaskformer import metrics
 from shadowmaskformer.arrays import Doubles, Levels
-from shadowmaskformer.errors import MissingExtraError
+from shadowmaskformer.errors import MissingExtraError, OutputError
 from shadowmaskformer.evaluate.protocols import as_float, as_uint8
+from shadowmaskformer.files import write_atomically
 
 INK, MUTED, ACCENT, OTHER = "#1b1b1f", "#6b6b76", "#c2410c", "#94a3b8"
 COLOURS = ("#6b7280", "#0f766e", "#c2410c", "#1d4ed8", "#7c3aed")
@@ -36,6 +42,31 @@ class Drawing:
     data: bytes
     kind: Literal["png", "jpeg"]
     width: int
+
+
+def drawn(folder: Path | None, draw: Callable[..., Drawing], *args: Any) -> Drawing:
+    """Return `draw(*args)`, from `folder` if it was drawn before from the same data, by the same code.
+
+    Args:
+        folder: keeps drawings; None draws anew.
+        draw: one of this module's functions.
+        args: what it draws.
+    """
+    if folder is None:
+        return draw(*args)
+    code = (Path(__file__).read_bytes(), importlib.metadata.version("matplotlib"), draw.__name__)
+    path = folder / f"{hashlib.sha256(pickle.dumps((code, args))).hexdigest()[:16]}.drawing"
+    try:
+        kind, width, data = path.read_bytes().split(b"\n", 2)
+        return Drawing(data, "jpeg" if kind == b"jpeg" else "png", int(width))
+    except (OSError, ValueError):
+        drawing = draw(*args)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, f"{drawing.kind}\n{drawing.width}\n".encode() + drawing.data, overwrite=True)
+    except (OSError, OutputError):
+        pass  # drawn again next time
+    return drawing
 
 
 @dataclass(frozen=True)
@@ -287,7 +318,12 @@ def run_curves(
 def _legend(figure: Any, axis: Any) -> None:
     """Explain the lines of `axis` in one line under the whole figure, where no line runs."""
     handles, labels = axis.get_legend_handles_labels()
-    columns = len(labels) if len(labels) <= 4 else -(-len(labels) // 2)
+    columns = len(labels)
+    if columns > 4:
+        # Two lines, filled column by column: the first half of the labels comes to stand above the second.
+        columns = -(-columns // 2)
+        order = [place for first in range(columns) for place in (first, first + columns) if place < len(labels)]
+        handles, labels = [handles[place] for place in order], [labels[place] for place in order]
     figure.legend(handles, labels, loc="outside lower center", ncols=columns, fontsize=7, frameon=False)
 
 
@@ -343,8 +379,13 @@ def _grid(rows: int, columns: int, strips: Sequence[Strip], *, bar: bool = False
 
 
 def require() -> None:
-    """Raise now, not after hours of scoring, where matplotlib is missing."""
-    _figure(1, 1)
+    """Raise MissingExtraError where matplotlib is missing: now, not after hours of scoring."""
+    if importlib.util.find_spec("matplotlib") is None:
+        raise _no_matplotlib()
+
+
+def _no_matplotlib() -> MissingExtraError:
+    return MissingExtraError("figures need matplotlib", "run: pip install 'shadowmaskformer[evaluate]'")
 
 
 def _figure(width: float, height: float) -> Any:
@@ -366,7 +407,7 @@ def _number_style() -> dict[str, Any]:
 def _plain(axis: Any) -> None:
     for side in ("top", "right"):
         axis.spines[side].set_visible(False)
-    axis.tick_params(which="both", labelsize=7, colors=MUTED)
+    axis.tick_params(which="both", labelsize=7, colors=MUTED, length=3, pad=3)
     axis.grid(visible=True, color="#e5e7eb", linewidth=0.6)
     axis.set_axisbelow(True)
 

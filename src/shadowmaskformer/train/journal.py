@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from shadowmaskformer.errors import ConfigError
+from shadowmaskformer.errors import ConfigError, MissingExtraError
 from shadowmaskformer.files import write_atomically
+from shadowmaskformer.report import figures
 
 DESCRIPTION, LOG, CURVES = "run.json", "log.jsonl", "curves.png"
 
@@ -98,35 +99,32 @@ def read_log(folder: Path) -> list[dict[str, float]]:
 
 def draw_curves(folder: Path) -> bool:
     """Plot loss and validation over time into `curves.png`; False without matplotlib or a validation."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        return False
     log = read_log(folder)
     steps = [line for line in log if line.get("loss") is not None]
     scores = [line for line in log if line.get("psnr") is not None]
     floor = next((line for line in log if "floor_psnr" in line), {})
     if not steps or not scores:
         return False
-    figure = Figure(figsize=(10, 4), layout="constrained")
-    left, middle, right = figure.subplots(1, 3)
     window = max(1, len(steps) // 100)
-    groups = [steps[i : i + window] for i in range(0, len(steps), window)]
-    left.plot([g[-1]["elapsed_s"] / 3600 for g in groups], [sum(s["loss"] for s in g) / len(g) for g in groups])
-    left.set(title="training loss", xlabel="hours")
-    hours = [line["elapsed_s"] / 3600 for line in scores]
-    for axes, measure, title in (
-        (middle, "psnr", "validation PSNR, dB"),
-        (right, "mae", "validation Lab MAE"),
-    ):
-        for colour, (region, label) in enumerate((("shadow", "S"), ("lit", "NS"), ("all", "All"))):
-            for group, style in (("unseen", "-"), ("seen", ":")):
-                if region == "all" and (key := f"floor_{group}_{measure}_all") in floor:
-                    axes.axhline(floor[key], color="grey", linestyle=style, linewidth=0.8)
-                if (key := f"{group}_{measure}_{region}") in scores[0]:
-                    values = [line[key] for line in scores]
-                    axes.plot(hours, values, style, color=f"C{colour}", marker=".", label=f"{label}, {group} scenes")
-        axes.set(title=title, xlabel="hours")
-        axes.legend(fontsize="small")
-    figure.savefig(folder / CURVES, dpi=120)
+    parts = [steps[first : first + window] for first in range(0, len(steps), window)]
+    loss = [part[-1]["elapsed_s"] / 3600 for part in parts], [sum(s["loss"] for s in p) / len(p) for p in parts]
+    curves = [
+        figures.RunCurve(
+            group,
+            label,
+            psnr=[line[f"{group}_psnr_{region}"] for line in scores],
+            mae=[line[f"{group}_mae_{region}"] for line in scores],
+            floor=(floor[f"floor_{group}_psnr_all"], floor[f"floor_{group}_mae_all"])
+            if region == "all" and floor
+            else None,
+        )
+        for group in ("unseen", "seen")
+        if f"{group}_psnr_all" in scores[0]
+        for region, label in (("shadow", "S"), ("lit", "NS"), ("all", "All"))
+    ]
+    try:
+        drawing = figures.run_curves(loss, [line["elapsed_s"] / 3600 for line in scores], curves)
+    except MissingExtraError:
+        return False
+    write_atomically(folder / CURVES, drawing.data, overwrite=True)
     return True

@@ -18,6 +18,7 @@ Levels = NDArray[np.uint8]
 """Pictures and masks of 8 bits, [0, 255]."""
 
 _BYTES = np.dtype(np.uint8)
+_CACHED = 200 * 200  # pixels of a plane whose sums fit into a core's cache
 
 
 def check_pixels(pixels: NDArray[Any]) -> None:
@@ -104,3 +105,37 @@ def average_down(planes: NDArray[np.float32], height: int, width: int) -> NDArra
         for c in range(planes.shape[2])
     ]
     return np.stack([np.asarray(channel, np.float32) for channel in channels], axis=-1)
+
+
+def box_mean(plane: Floats, radius: int) -> Floats:
+    """Return the average of each pixel's square neighbourhood of `2 * radius + 1`, borders replicated.
+
+    Args:
+        plane: (H, W), any range.
+        radius: pixels; 0 returns `plane`.
+
+    >>> box_mean(np.array([[0.0, 0.0, 3.0]], np.float32), 1).tolist()
+    [[0.0, 1.0, 2.0]]
+    """
+    if radius <= 0:
+        return plane
+    size = 2 * radius + 1
+    averaged = np.empty(plane.shape, np.float32)
+    padded = np.pad(plane, ((radius + 1, radius), (0, 0)), mode="edge")
+    # Sums are float64, because thousands of additions and subtractions have to cancel out.
+    if plane.size < _CACHED:
+        sums = np.cumsum(padded, axis=0, dtype=np.float64)
+        np.divide(sums[size:] - sums[:-size], size, out=averaged, casting="same_kind")
+    else:
+        # Row by row: NumPy's cumulative sum down the columns of a large plane misses the cache at each step.
+        total = padded[:size].sum(axis=0, dtype=np.float64)
+        for row in range(plane.shape[0]):
+            total += padded[row + size]
+            total -= padded[row]
+            np.divide(total, size, out=averaged[row], casting="same_kind")
+    # In strips, for the sums to stay in the cache.
+    for first in range(0, plane.shape[0], 64):
+        strip = averaged[first : first + 64]
+        sums = np.cumsum(np.pad(strip, ((0, 0), (radius + 1, radius)), mode="edge"), axis=1, dtype=np.float64)
+        np.divide(sums[:, size:] - sums[:, :-size], size, out=strip, casting="same_kind")
+    return averaged

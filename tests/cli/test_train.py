@@ -13,7 +13,7 @@ import pytest
 pytest.importorskip("torch")
 
 from shadowmaskformer.cli import train as command
-from shadowmaskformer.errors import ConfigError
+from shadowmaskformer.errors import ConfigError, OutputError
 from train.pairs import QUICK, write_pairs
 
 TINY = [f"--set={key}={value}" for key, value in QUICK.to_dict().items() if key not in ("losses", "augment")]
@@ -43,7 +43,7 @@ def test_an_interrupted_run_prints_the_line_that_resumes_it(
     out = tmp_path / "a run"
     threading.Timer(3, os.kill, (os.getpid(), signal.SIGINT)).start()
     assert run("--data", data, "-o", out, *TINY, "--set", "steps=100000", "--set", "validations=1") == 130
-    words = shlex.split(capsys.readouterr().err.splitlines()[-1].partition("go on with: ")[2])
+    words = shlex.split(capsys.readouterr().err.splitlines()[-1].partition("continue with: ")[2])
     assert words[:2] == ["shadowmaskformer", "train"]
     done = int(max((out / "checkpoints").iterdir()).stem.partition("-")[2])
     assert run(*words[2:], "--set", f"steps={done + 2}", "--allow-change", "steps") == 0
@@ -54,6 +54,15 @@ def test_missing_data_and_a_bad_budget_are_named(data: Path, tmp_path: Path) -> 
         run("-o", tmp_path / "run")
     with pytest.raises(ConfigError, match="--hours is -1"):
         run("--data", data, "-o", tmp_path / "run", "--hours", "-1")
+
+
+def test_errors_name_the_run_as_it_was_given(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match=r"^runs/first holds no run to resume"):
+        run("--resume", "-o", "runs/first")
+    Path("runs").write_text("a file, not a folder")
+    with pytest.raises(OutputError, match=r"^cannot write into runs/first: Not a directory; choose another output"):
+        run("--data", data, "-o", "runs/first", *TINY)
 
 
 def test_the_allocator_is_left_alone_on_request(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from PIL import Image
 from data.drawn import box_mask, save, scene, shade, write_srd
 from shadowmaskformer.data import Augment, Cache, Samples, Triplet, build_cache, derive_mask, open_dataset
 from shadowmaskformer.data import samples as module
-from shadowmaskformer.data.pictures import read_mask
+from shadowmaskformer.data.pictures import read_dataset_mask
 from shadowmaskformer.errors import DatasetError
 
 STRONG = Augment(crop=0.7, flip=0.5, rot90=0.5, exposure=0.4, white_balance=0.2, mask_jitter=0.8, synthetic=0.3)
@@ -225,4 +225,4 @@ def test_masks_of_every_kind_are_read(tmp_path: Path, kind: str) -> None:
     elif kind == "16 bits":
         image = Image.fromarray(mask.astype(np.uint16) * 257)
     image.save(tmp_path / "mask.tif")
-    np.testing.assert_array_equal(read_mask(tmp_path / "mask.tif"), mask)
+    np.testing.assert_array_equal(read_dataset_mask(tmp_path / "mask.tif"), mask)

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from shadowmaskformer.data.derive import box_mean
+from shadowmaskformer.arrays import Floats, box_mean
 from shadowmaskformer.data.layouts import Triplet
-from shadowmaskformer.data.pictures import read_mask, read_rgb
+from shadowmaskformer.data.pictures import read_dataset_mask, read_rgb
 from shadowmaskformer.errors import ShadowMaskFormerError
 
 MARGIN = 0.02
@@ -25,9 +25,7 @@ RULE = (1, MARGIN, ENOUGH)
 """The rule's version and all constants: adjusted truth depends on the pair, its mask and these alone."""
 
 
-def adjust_clean(
-    shadow: NDArray[np.float32], clean: NDArray[np.float32], mask: NDArray[np.float32]
-) -> NDArray[np.float32]:
+def adjust_clean(shadow: Floats, clean: Floats, mask: Floats) -> Floats:
     """`clean` with each channel's line fitted so that it meets `shadow` outside the mask.
 
     Args:
@@ -58,7 +56,7 @@ def adjust_clean(
     return np.clip(adjusted, 0.0, 1.0)
 
 
-def lit_pixels(mask: NDArray[np.float32]) -> NDArray[np.bool_]:
+def lit_pixels(mask: Floats) -> NDArray[np.bool_]:
     """Pixels surely outside the shadow: none of the mask within the margin. (H, W)."""
     return box_mean((mask > 0).astype(np.float32), max(1, round(MARGIN * min(mask.shape)))) < 1e-6
 
@@ -73,7 +71,7 @@ def looks_adjusted(triplets: Sequence[Triplet], sample: int = 12) -> bool:
     for triplet in masked[:: max(1, len(masked) // sample)][:sample]:
         try:
             shadow, clean = (read_rgb(p).astype(np.float32) for p in (triplet.shadow, triplet.clean))
-            lit = lit_pixels(read_mask(triplet.mask).astype(np.float32)) if triplet.mask else None
+            lit = lit_pixels(read_dataset_mask(triplet.mask).astype(np.float32)) if triplet.mask else None
         except ShadowMaskFormerError:
             continue
         if lit is not None and shadow.shape == clean.shape and lit.shape == shadow.shape[:2] and lit.any():

@@ -9,13 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 
 import numpy as np
-from numpy.typing import NDArray
 from PIL import Image
 
-from shadowmaskformer.data.derive import box_mean
+from shadowmaskformer.arrays import Floats, box_mean
 from shadowmaskformer.errors import ConfigError
-
-Picture = NDArray[np.float32]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +56,7 @@ def draw_box(height: int, width: int, smallest: float, rng: np.random.Generator)
     return left, top, left + part_width, top + part_height
 
 
-def turn(pictures: tuple[Picture, ...], augment: Augment, rng: np.random.Generator) -> tuple[Picture, ...]:
+def turn(pictures: tuple[Floats, ...], augment: Augment, rng: np.random.Generator) -> tuple[Floats, ...]:
     """Mirror and turn all pictures alike; (H, W) or (H, W, 3) each. Only squares are turned by 90 degrees."""
     if rng.random() < augment.flip:
         pictures = tuple(picture[:, ::-1] for picture in pictures)
@@ -69,7 +66,7 @@ def turn(pictures: tuple[Picture, ...], augment: Augment, rng: np.random.Generat
     return tuple(np.ascontiguousarray(picture) for picture in pictures)
 
 
-def change_light(photo: Picture, truth: Picture, augment: Augment, rng: np.random.Generator) -> tuple[Picture, Picture]:
+def change_light(photo: Floats, truth: Floats, augment: Augment, rng: np.random.Generator) -> tuple[Floats, Floats]:
     """Another exposure and white balance for photo and truth, clipped as in a camera; both (H, W, 3)."""
     if augment.exposure == 0 and augment.white_balance == 0:
         return photo, truth
@@ -79,7 +76,7 @@ def change_light(photo: Picture, truth: Picture, augment: Augment, rng: np.rando
     return np.minimum(photo * gain, np.float32(1)), np.minimum(truth * gain, np.float32(1))
 
 
-def jitter_mask(mask: Picture, rng: np.random.Generator) -> Picture:
+def jitter_mask(mask: Floats, rng: np.random.Generator) -> Floats:
     """`mask` as a person or a detector might have given it: larger or smaller, ragged, holed, soft.
 
     Args:
@@ -114,6 +111,6 @@ def jitter_mask(mask: Picture, rng: np.random.Generator) -> Picture:
     return np.clip(box_mean(rough, round(softness)), 0, 1)
 
 
-def _smooth_noise(shape: tuple[int, ...], grain: int, rng: np.random.Generator) -> Picture:
+def _smooth_noise(shape: tuple[int, ...], grain: int, rng: np.random.Generator) -> Floats:
     coarse = rng.standard_normal((max(2, shape[0] // grain + 1), max(2, shape[1] // grain + 1))).astype(np.float32)
     return np.asarray(Image.fromarray(coarse).resize((shape[1], shape[0]), Image.Resampling.BICUBIC))

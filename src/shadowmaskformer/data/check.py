@@ -10,13 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 
-from shadowmaskformer.arrays import from_float, to_float
-from shadowmaskformer.data.derive import box_mean, derive_mask
+from shadowmaskformer.arrays import Floats, box_mean, from_float, to_float
+from shadowmaskformer.data.derive import derive_mask
 from shadowmaskformer.data.layouts import Dataset, Problem, ProblemKind, Triplet
-from shadowmaskformer.data.pictures import gray_draft, read_mask, read_rgb, resize, size_of
+from shadowmaskformer.data.pictures import gray_draft, read_dataset_mask, read_rgb, resize, size_of
 from shadowmaskformer.data.scenes import SAME_PICTURE, SAME_VIEW, CleanPictures
 from shadowmaskformer.errors import ImageReadError
 
@@ -58,7 +57,7 @@ class Overlap:
 
 
 @dataclass
-class Report:
+class DatasetReport:
     """All findings; `faults` make a data set unfit for training, `notes` do not."""
 
     folder: str
@@ -76,7 +75,7 @@ class Report:
         return plain
 
 
-def check(dataset: Dataset, progress: Callable[[int, int], None] | None = None) -> Report:
+def check(dataset: Dataset, progress: Callable[[int, int], None] | None = None) -> DatasetReport:
     """Read every picture of `dataset` and report.
 
     Args:
@@ -112,7 +111,7 @@ def check(dataset: Dataset, progress: Callable[[int, int], None] | None = None) 
     )
     faults = tuple(problem for problem in problems if problem.kind not in NOTES)
     notes = tuple(problem for problem in problems if problem.kind in NOTES)
-    return Report(str(dataset.folder), dataset.layout, splits, overlaps, faults, notes)
+    return DatasetReport(str(dataset.folder), dataset.layout, splits, overlaps, faults, notes)
 
 
 _Finding = tuple[Path, ProblemKind, str]
@@ -122,7 +121,7 @@ def _inspect(triplet: Triplet) -> tuple[tuple[int, int] | None, list[_Finding]]:
     """Size of a sound pair (else None), and what there is to say about its files."""
     findings: list[_Finding] = []
     sizes: dict[Path, tuple[int, int]] = {}
-    grays: dict[Path, NDArray[np.float32]] = {}
+    grays: dict[Path, Floats] = {}
     for path in (triplet.shadow, triplet.clean, triplet.mask):
         if path is None:
             continue
@@ -130,7 +129,7 @@ def _inspect(triplet: Triplet) -> tuple[tuple[int, int] | None, list[_Finding]]:
             sizes[path] = size_of(path)
             if path != triplet.mask:
                 grays[path] = gray_draft(path, ALIGN_SIDE)
-            elif not (marked := read_mask(path) > 127).any():
+            elif not (marked := read_dataset_mask(path) > 127).any():
                 findings.append((path, "blank", "marks no shadow"))
             elif marked.all():
                 findings.append((path, "blank", "marks the whole picture"))
@@ -158,7 +157,7 @@ def _by(size: tuple[int, int]) -> str:
     return f"{size[0]}x{size[1]}"
 
 
-def misalignment(shadow: NDArray[np.float32], clean: NDArray[np.float32]) -> tuple[float, float] | None:
+def misalignment(shadow: Floats, clean: Floats) -> tuple[float, float] | None:
     """How far `shadow` lies below and to the right of `clean`, as shares of height and width.
 
     Args:
@@ -221,7 +220,7 @@ def contact_sheet(dataset: Dataset, rows: int = 12) -> Image.Image:
         try:
             shadow, clean = (resize(read_rgb(path), height, CELL) for path in (triplet.shadow, triplet.clean))
             if triplet.mask is not None:
-                mask = resize(read_mask(triplet.mask), height, CELL)
+                mask = resize(read_dataset_mask(triplet.mask), height, CELL)
             else:
                 mask = from_float(derive_mask(to_float(shadow), to_float(clean)))
         except ImageReadError:

@@ -11,18 +11,17 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 from PIL import Image, ImageOps, UnidentifiedImageError
 
 from shadowmaskformer import masks
-from shadowmaskformer.arrays import from_float
+from shadowmaskformer.arrays import Floats, Levels, from_float
 from shadowmaskformer.errors import ArrayError, ImageReadError, MaskError
 from shadowmaskformer.photo.exif import DECODER_ERRORS
 
 FORMATS = ("JPEG", "PNG", "TIFF", "BMP", "WEBP")
 
 
-def read_rgb(path: Path, *, upright: bool = False) -> NDArray[np.uint8]:
+def read_rgb(path: Path, *, upright: bool = False) -> Levels:
     """The picture in `path`, (H, W, 3), as stored: pairs agree in pixels, not in rotation tags; or `upright`."""
     with _opened(path) as image:
         if upright:
@@ -31,7 +30,7 @@ def read_rgb(path: Path, *, upright: bool = False) -> NDArray[np.uint8]:
         return np.asarray(image.convert("RGB"))
 
 
-def read_mask(path: Path) -> NDArray[np.uint8]:
+def read_dataset_mask(path: Path) -> Levels:
     """The mask in `path`, (H, W), 255 = shadow; JPEG noise around 0 and 255 is gone, soft edges stay.
 
     Also where it is saved as 0 and 1, in a colour, in a palette or as transparency.
@@ -56,7 +55,7 @@ def size_of(path: Path) -> tuple[int, int]:
         return image.height, image.width
 
 
-def gray_thumbnail(path: Path, side: int) -> NDArray[np.float32]:
+def gray_thumbnail(path: Path, side: int) -> Floats:
     """The picture's luminance averaged down to `side` x `side`, float, [0, 255]."""
     # Float and a triangle filter: rounding and a box filter's phase differ between sizes of one picture.
     with _opened(path) as image:
@@ -64,7 +63,7 @@ def gray_thumbnail(path: Path, side: int) -> NDArray[np.float32]:
     return np.asarray(gray.resize((side, side), Image.Resampling.BILINEAR), np.float32)
 
 
-def gray_draft(path: Path, side: int) -> NDArray[np.float32]:
+def gray_draft(path: Path, side: int) -> Floats:
     """The picture's luminance at `side` x `side`, decoded as coarsely as the file allows; float, [0, 255]."""
     with _opened(path) as image:
         image.draft("L", (side, side))
@@ -72,7 +71,7 @@ def gray_draft(path: Path, side: int) -> NDArray[np.float32]:
     return np.asarray(small, np.float32)
 
 
-def resize(picture: NDArray[np.uint8], height: int, width: int) -> NDArray[np.uint8]:
+def resize(picture: Levels, height: int, width: int) -> Levels:
     """`picture`, (H, W) or (H, W, 3), at another size; bicubic, widened when shrinking."""
     if picture.shape[:2] == (height, width):
         return picture

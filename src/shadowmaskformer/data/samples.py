@@ -21,11 +21,11 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from shadowmaskformer.arrays import from_float, to_float
+from shadowmaskformer.arrays import Floats, Levels, from_float, to_float
 from shadowmaskformer.data import adjust, derive
 from shadowmaskformer.data.augment import Augment, change_light, draw_box, jitter_mask, turn
 from shadowmaskformer.data.layouts import Triplet, first_ten
-from shadowmaskformer.data.pictures import read_mask, read_rgb, resize, size_of
+from shadowmaskformer.data.pictures import read_dataset_mask, read_rgb, resize, size_of
 from shadowmaskformer.data.scenes import content_key, fingerprint
 from shadowmaskformer.data.synthetic import draw as draw_shadow
 from shadowmaskformer.errors import ConfigError, DatasetError, ImageReadError, OutputError
@@ -84,9 +84,9 @@ class Sample:
     """
 
     name: str
-    photo: NDArray[np.float32]
-    mask: NDArray[np.float32]
-    truth: NDArray[np.float32]
+    photo: Floats
+    mask: Floats
+    truth: Floats
 
 
 class Cache:
@@ -101,7 +101,7 @@ class Cache:
     def __len__(self) -> int:
         return len(self.entries)
 
-    def pictures(self, index: int) -> tuple[NDArray[np.uint8], NDArray[np.uint8], NDArray[np.uint8]]:
+    def pictures(self, index: int) -> tuple[Levels, Levels, Levels]:
         """Shadow (H, W, 3), mask (H, W) and clean (H, W, 3) as views of the file, [0, 255]."""
         entry = self.entries[index]
         shape = (entry.height, entry.width)
@@ -111,7 +111,7 @@ class Cache:
             self._view(entry.clean, (*shape, 3)),
         )
 
-    def _view(self, offset: int, shape: tuple[int, ...]) -> NDArray[np.uint8]:
+    def _view(self, offset: int, shape: tuple[int, ...]) -> Levels:
         return self._bytes[offset : offset + int(np.prod(shape))].reshape(shape)
 
 
@@ -151,7 +151,7 @@ def build_cache(
         partial.replace(folder)
     except OSError as error:
         raise OutputError(
-            f"cannot write the cache {folder.name}: {error.strerror}; free space or choose another"
+            f"cannot write the cache {folder}: {error.strerror}", "free space or choose another {cache}"
         ) from error
     finally:
         shutil.rmtree(partial, ignore_errors=True)
@@ -210,7 +210,7 @@ def _write_cache(
     write_atomically(folder / INDEX, json.dumps(about).encode())
 
 
-_Decoded = tuple[NDArray[np.uint8], NDArray[np.uint8], NDArray[np.uint8], str]
+_Decoded = tuple[Levels, Levels, Levels, str]
 
 
 @dataclass(frozen=True)
@@ -242,7 +242,7 @@ def _decode(triplet: Triplet, side: int, truth: Truth) -> _Decoded | _Failure:
         if triplet.mask is None:
             mask = from_float(derive.derive_mask(to_float(shadow), to_float(clean)))
         else:
-            mask = resize(read_mask(triplet.mask), height, width)
+            mask = resize(read_dataset_mask(triplet.mask), height, width)
         key = content_key(triplet.clean)
         if truth == "own-light":
             # No longer shared: the same clean picture gets another light beside another photo.
@@ -253,7 +253,7 @@ def _decode(triplet: Triplet, side: int, truth: Truth) -> _Decoded | _Failure:
         return _Failure(str(error))
 
 
-def _append(file: BinaryIO, picture: NDArray[np.uint8]) -> int:
+def _append(file: BinaryIO, picture: Levels) -> int:
     offset = file.tell()
     file.write(picture.tobytes())
     return offset
@@ -302,7 +302,7 @@ class Samples:
         shadow, mask, clean = (_scaled(picture, size, None) for picture in self.cache.pictures(chosen))
         return Sample(self.cache.entries[chosen].name, shadow, mask, clean)
 
-    def _edge_box(self, mask: NDArray[np.uint8], rng: np.random.Generator) -> tuple[float, float, float, float]:
+    def _edge_box(self, mask: Levels, rng: np.random.Generator) -> tuple[float, float, float, float]:
         """A part that shows both shadow and light, if a few tries find one."""
         height, width = mask.shape
         box = draw_box(height, width, self.augment.smallest_crop, rng)
@@ -319,9 +319,7 @@ def _permutation(seed: int, epoch: int, length: int) -> NDArray[np.int64]:
     return np.random.default_rng((seed, epoch, 0)).permutation(length)
 
 
-def _scaled(
-    picture: NDArray[np.uint8], size: int | tuple[int, int], box: tuple[float, float, float, float] | None
-) -> NDArray[np.float32]:
+def _scaled(picture: Levels, size: int | tuple[int, int], box: tuple[float, float, float, float] | None) -> Floats:
     """The part `box` of `picture` at `size`, float, [0, 1]; bicubic, widened when shrinking."""
     height, width = (size, size) if isinstance(size, int) else size
     image = Image.fromarray(picture)

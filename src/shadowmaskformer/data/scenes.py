@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from shadowmaskformer.arrays import Floats
 from shadowmaskformer.data import derive
 from shadowmaskformer.data.layouts import Triplet
 from shadowmaskformer.data.pictures import gray_thumbnail
@@ -80,18 +80,18 @@ class CleanPictures:
     def __len__(self) -> int:
         return len(self.paths)
 
-    def nearest(self, other: CleanPictures) -> NDArray[np.float32]:
+    def nearest(self, other: CleanPictures) -> Floats:
         """Distance of each picture to the most similar one of `other`, (len(self),); inf where there is none."""
         return np.fmin.reduce(self.distances(other), axis=1, initial=np.inf)
 
-    def distances(self, other: CleanPictures) -> NDArray[np.float32]:
+    def distances(self, other: CleanPictures) -> Floats:
         """RMS difference of the thumbnails, (len(self), len(other)), [0, 255]."""
         # Row by row: the expanded square would lose the small distances that matter to rounding.
         rows = [np.sqrt(np.square(other.thumbnails - row).mean(axis=1)) for row in self.thumbnails]
         return np.stack(rows) if rows else np.zeros((0, len(other)), np.float32)
 
 
-def _thumbnail(path: Path) -> NDArray[np.float32]:
+def _thumbnail(path: Path) -> Floats:
     try:
         return gray_thumbnail(path, SIDE).ravel()
     except ImageReadError:

@@ -185,7 +185,7 @@ def hold_out(dataset: data.Dataset, folder: Path, scenes: Sequence[str] = ()) ->
         wanted = set(scenes)
         known = {name for t in (*train, *test) for name in (t.scene, t.name)}
         if unknown := sorted(wanted - known):
-            raise ConfigError(f"no scene or picture is called {first_ten(unknown)}; see `data check`")
+            raise ConfigError(f"no scene or picture is called {first_ten(unknown)}", "`data check` shows the names")
         names = frozenset(t.name for t in test if {t.scene, t.name} & wanted)
         groups = scene_groups([*train, *test])
         of_test = dict(zip((t.name for t in test), groups[len(train) :], strict=True))
@@ -347,8 +347,8 @@ def _generalisation(setting: Setting, outcome: Outcome) -> None:
     """Trained without some scenes against trained with them, on the test pictures of just those scenes."""
     if not setting.held_out:
         reason = (
-            "no scored test picture is of a scene that could be held out; name scenes with --hold-out, "
-            "or score more pictures without --limit"
+            "no scored test picture shows a scene that could be held out; name the scenes to hold out, "
+            "or score more pictures"
         )
         outcome.left_out.append(("generalisation", reason))
         return
@@ -377,7 +377,7 @@ def _generalisation(setting: Setting, outcome: Outcome) -> None:
 def _recipes(setting: Setting, outcome: Outcome) -> None:
     """Training recipes at equal time, by their own validation: the test pictures have no say in a recipe."""
     if setting.workshop.minutes is None:
-        outcome.left_out.append(("recipes", "they are compared at equal time; give one with --budget-minutes"))
+        outcome.left_out.append(("recipes", "they are compared at equal time; give a time budget"))
         return
     scored = {label: setting.workshop.train(run) for label, run in RECIPES.items()}
     floor, *_ = next(iter(scored.values())).validations()

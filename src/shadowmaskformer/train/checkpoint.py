@@ -42,8 +42,8 @@ def load_checkpoint(folder: Path) -> dict[str, Any]:
         if hashlib.sha256(payload).digest() == content[:_DIGEST_BYTES]:
             return torch.load(io.BytesIO(payload), map_location="cpu", weights_only=True)
     raise TrainingError(
-        f"{len(candidates)} checkpoints in {folder.parent.name}/{folder.name}, none of them whole; "
-        "start the run again without --resume in a new folder"
+        f"{len(candidates)} checkpoints in {folder}, none of them whole",
+        "start the run again without {resume} in a new folder",
     )
 
 

@@ -107,7 +107,7 @@ def prepare_folder(
         start = start or before.get("init")
         resumed = [*before["resumed_from"], before["about"] | {"changed_since": changes}]
     elif has_checkpoint(out / CHECKPOINTS):
-        raise OutputError(f"{out.name} holds a run already; pass --resume or choose another folder")
+        raise OutputError(f"{out} holds a run already", "continue it with {resume=True} or choose another {output}")
     description = {
         "recipe": config.to_dict(),
         "facts": facts,
@@ -131,15 +131,15 @@ def hold_folder(out: Path, processes: Processes) -> Generator[None]:
         (out / CHECKPOINTS).mkdir(parents=True, exist_ok=True)
         lock = (out / LOCK).open("w", encoding="utf-8")
     except OSError as error:
-        raise OutputError(f"cannot write into {out.name}: {error.strerror}; choose another folder") from error
+        raise OutputError(f"cannot write into {out}: {error.strerror}", "choose another {output}") from error
     with lock:
         try:
             if fcntl is not None:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise OutputError(f"another process trains in {out.name}; wait for it or choose another folder") from error
+            raise OutputError(f"another process trains in {out}", "wait for it or choose another {output}") from error
         except OSError as error:
-            logger.warning("%s cannot be locked (%s): see to it that no other run uses it", out.name, error.strerror)
+            logger.warning("%s cannot be locked (%s): make sure that no other run uses it", out, error.strerror)
         yield
 
 

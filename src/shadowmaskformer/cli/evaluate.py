@@ -114,10 +114,15 @@ def run(args: argparse.Namespace) -> int:
 
     with ProgressBar(test.name) as bar:
 
-        def score(masks: evaluate.MaskSource, rules: list[evaluate.Protocol], pictures: bool) -> evaluate.Evaluation:
+        def score(
+            masks: evaluate.MaskSource,
+            scored: list[evaluate.ScoredMethod],
+            rules: list[evaluate.Protocol],
+            pictures: bool,
+        ) -> evaluate.Evaluation:
             return evaluate.evaluate(
                 test,
-                methods,
+                scored,
                 rules,
                 masks,
                 args.output,
@@ -129,10 +134,11 @@ def run(args: argparse.Namespace) -> int:
             )
 
         try:
-            evaluation = score(masks, protocols, not args.no_report)
+            evaluation = score(masks, methods, protocols, not args.no_report)
             used = [protocol for protocol in protocols if protocol.as_used]
+            masked = [method for method in methods if method.heavy]  # the others never see a mask
             changed = {
-                str(change): score(evaluate.MaskSource(args.mask_source, change=change), used, False)
+                str(change): score(evaluate.MaskSource(args.mask_source, change=change), masked, used, False)
                 for change in changes
             }
         except KeyboardInterrupt:

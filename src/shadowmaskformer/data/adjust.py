@@ -1,4 +1,4 @@
-"""ISTD+ from ISTD: truth in the shadow picture's own exposure.
+"""Truth in the light of the shadow picture, as ISTD+ has it.
 
 ISTD's clean pictures were taken at another moment, so their colours differ from the shadow pictures' outside
 the shadow too. Le & Samaras (ICCV 2019) fit, per channel, a line that takes the clean picture's non-shadow
@@ -26,7 +26,7 @@ RULE = (1, MARGIN, ENOUGH)
 
 
 def adjust_clean(shadow: Floats, clean: Floats, mask: Floats) -> Floats:
-    """`clean` with each channel's line fitted so that it meets `shadow` outside the mask.
+    """Return `clean` with each channel changed by the line that brings it to `shadow` outside the mask.
 
     Args:
         shadow: RGB, (H, W, 3), [0, 1].
@@ -57,12 +57,12 @@ def adjust_clean(shadow: Floats, clean: Floats, mask: Floats) -> Floats:
 
 
 def lit_pixels(mask: Floats) -> NDArray[np.bool_]:
-    """Pixels surely outside the shadow: none of the mask within the margin. (H, W)."""
+    """Return the pixels that are surely outside the shadow, (H, W): none of the mask is within the margin."""
     return box_mean((mask > 0).astype(np.float32), max(1, round(MARGIN * min(mask.shape)))) < 1e-6
 
 
 def looks_adjusted(triplets: Sequence[Triplet], sample: int = 12) -> bool:
-    """Whether clean pictures already meet the shadow pictures outside the mask, as those of ISTD+ do.
+    """Return whether clean pictures already have the light of the shadow pictures, as those of ISTD+ do.
 
     A fitted line leaves no mean difference per channel; ISTD's own pictures differ by several levels.
     """

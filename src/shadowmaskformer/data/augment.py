@@ -1,7 +1,7 @@
-"""Paired augmentation: what may change about a training picture without changing the task.
+"""Paired augmentation: changes of a training picture that leave the task the same.
 
-Photo, truth and mask move together; light changes for photo and truth alike; the mask alone is roughened, so
-that the network tolerates masks drawn by people and found by detectors. All is drawn from one Generator.
+Photo, truth and mask are cropped and turned together. Light changes for photo and truth alike. The mask alone is
+roughened, so that the network tolerates masks drawn by people or found by detectors.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Augment:
 
 
 def draw_box(height: int, width: int, smallest: float, rng: np.random.Generator) -> tuple[float, float, float, float]:
-    """A random part of a picture with nearly its proportions: left, top, right, bottom in pixels."""
+    """Return a random part of a picture, nearly of its proportions: left, top, right, bottom in pixels."""
     share = rng.uniform(smallest, 1.0)
     stretch = np.exp(rng.uniform(-0.15, 0.15))
     part_height, part_width = height * min(1.0, share * stretch), width * min(1.0, share / stretch)
@@ -67,7 +67,7 @@ def turn(pictures: tuple[Floats, ...], augment: Augment, rng: np.random.Generato
 
 
 def change_light(photo: Floats, truth: Floats, augment: Augment, rng: np.random.Generator) -> tuple[Floats, Floats]:
-    """Another exposure and white balance for photo and truth, clipped as in a camera; both (H, W, 3)."""
+    """Return photo and truth, (H, W, 3), in another exposure and white balance, clipped as in a camera."""
     if augment.exposure == 0 and augment.white_balance == 0:
         return photo, truth
     stops = np.full(3, rng.uniform(-1, 1) * augment.exposure)
@@ -77,7 +77,7 @@ def change_light(photo: Floats, truth: Floats, augment: Augment, rng: np.random.
 
 
 def jitter_mask(mask: Floats, rng: np.random.Generator) -> Floats:
-    """`mask` as a person or a detector might have given it: larger or smaller, ragged, holed, soft.
+    """Return `mask` with faults that people and detectors make: larger or smaller, ragged, with holes, soft.
 
     Args:
         mask: (H, W), [0, 1].

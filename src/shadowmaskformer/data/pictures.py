@@ -1,7 +1,7 @@
-"""Bulk reading of data-set pictures: 8-bit RGB and masks, nothing else.
+"""Fast reading of data-set pictures: 8-bit RGB and masks.
 
-`imageio` keeps depth, colour profile and metadata of a user's photograph; training reads thousands of plain
-pictures and wants none of that.
+`photo` keeps the depth, colour profile and metadata of a user's photograph. Training reads thousands of plain pictures
+and needs none of that.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ FORMATS = ("JPEG", "PNG", "TIFF", "BMP", "WEBP")
 
 
 def read_rgb(path: Path, *, upright: bool = False) -> Levels:
-    """The picture in `path`, (H, W, 3), as stored: pairs agree in pixels, not in rotation tags; or `upright`."""
+    """Return the picture in `path`, (H, W, 3), as stored or `upright`: pairs agree in pixels, not in rotation tags."""
     with _opened(path) as image:
         if upright:
             with suppress(*DECODER_ERRORS):  # a damaged EXIF block: as stored
@@ -31,9 +31,9 @@ def read_rgb(path: Path, *, upright: bool = False) -> Levels:
 
 
 def read_dataset_mask(path: Path) -> Levels:
-    """The mask in `path`, (H, W), 255 = shadow; JPEG noise around 0 and 255 is gone, soft edges stay.
+    """Return the mask in `path`, (H, W), 255 = shadow, without JPEG noise around 0 and 255; soft edges stay.
 
-    Also where it is saved as 0 and 1, in a colour, in a palette or as transparency.
+    It may be saved as 0 and 1, in a colour, in a palette or as transparency.
     """
     with _opened(path) as image:
         if image.mode == "P":
@@ -50,13 +50,13 @@ def read_dataset_mask(path: Path) -> Levels:
 
 
 def size_of(path: Path) -> tuple[int, int]:
-    """Height and width, from the header alone."""
+    """Return height and width, from the header alone."""
     with _opened(path) as image:
         return image.height, image.width
 
 
 def gray_thumbnail(path: Path, side: int) -> Floats:
-    """The picture's luminance averaged down to `side` x `side`, float, [0, 255]."""
+    """Return the picture's luminance averaged down to `side` x `side`, [0, 255]."""
     # Float and a triangle filter: rounding and a box filter's phase differ between sizes of one picture.
     with _opened(path) as image:
         gray = image.convert("L").convert("F")
@@ -64,7 +64,7 @@ def gray_thumbnail(path: Path, side: int) -> Floats:
 
 
 def gray_draft(path: Path, side: int) -> Floats:
-    """The picture's luminance at `side` x `side`, decoded as coarsely as the file allows; float, [0, 255]."""
+    """Return the picture's luminance at `side` x `side`, decoded as coarsely as the file allows, [0, 255]."""
     with _opened(path) as image:
         image.draft("L", (side, side))
         small = image.convert("L").resize((side, side), Image.Resampling.BILINEAR)
@@ -72,7 +72,7 @@ def gray_draft(path: Path, side: int) -> Floats:
 
 
 def resize(picture: Levels, height: int, width: int) -> Levels:
-    """`picture`, (H, W) or (H, W, 3), at another size; bicubic, widened when shrinking."""
+    """Return `picture`, (H, W) or (H, W, 3), at another size: bicubic, antialiased when it shrinks."""
     if picture.shape[:2] == (height, width):
         return picture
     return np.asarray(Image.fromarray(picture).resize((width, height), Image.Resampling.BICUBIC))
@@ -80,7 +80,7 @@ def resize(picture: Levels, height: int, width: int) -> Levels:
 
 @contextmanager
 def _opened(path: Path) -> Generator[Image.Image]:
-    """The picture in `path`; what its decoder raises meanwhile names the file."""
+    """Yield the picture in `path`; errors of its decoder name the file."""
     try:
         with Image.open(path, formats=FORMATS) as image:
             yield image
@@ -90,4 +90,4 @@ def _opened(path: Path) -> Generator[Image.Image]:
 
 def _unreadable(path: Path, error: Exception) -> ImageReadError:
     reason = "not a picture" if isinstance(error, UnidentifiedImageError) else str(error).splitlines()[0]
-    return ImageReadError(f"{path}: {reason}; copy it again")
+    return ImageReadError(f"{path}: {reason}", "copy it again")

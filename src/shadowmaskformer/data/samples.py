@@ -1,8 +1,8 @@
-"""Training samples from pictures decoded once: each a pure function of the seed and its position in the run.
+"""Training samples, drawn from pictures that were decoded once.
 
-`build_cache` decodes a data set into one memory-mapped file at a working size, clean pictures shared by many
-pairs once; `Samples` draws from it. No state is kept between draws, so any number of processes and threads
-gets the same samples, and a resumed run goes on with the sample after the last.
+`build_cache` decodes a data set into one memory-mapped file at a working size; a clean picture that many pairs share
+is stored once. `Samples` draws from it. A sample depends only on the seed and its position in the run, so that any
+number of processes and threads get the same samples, and a resumed run continues with the next one.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from shadowmaskformer.files import write_atomically
 
 PICTURES, INDEX = "pictures.bin", "index.json"
 SIDE = 320
-"""Shorter side of the stored pictures, in pixels, unless somebody needs larger ones."""
+"""Shorter side of the stored pictures, in pixels, unless larger ones are needed."""
 TOLERATED = 0.001
-"""Share of unreadable pictures that a run survives."""
+"""Share of unreadable pictures that a run tolerates."""
 CROP_TRIES = 6
 """How often a crop without a shadow's edge is drawn again."""
 
@@ -102,7 +102,7 @@ class Cache:
         return len(self.entries)
 
     def pictures(self, index: int) -> tuple[Levels, Levels, Levels]:
-        """Shadow (H, W, 3), mask (H, W) and clean (H, W, 3) as views of the file, [0, 255]."""
+        """Return shadow (H, W, 3), mask (H, W) and clean (H, W, 3) as views of the file, [0, 255]."""
         entry = self.entries[index]
         shape = (entry.height, entry.width)
         return (
@@ -123,11 +123,11 @@ def build_cache(
     truth: Truth = "as-taken",
     progress: Callable[[int, int], None] | None = None,
 ) -> Cache:
-    """Decode `triplets` into `folder`, or reopen it when it holds just them.
+    """Decode `triplets` into `folder`, or reopen it if it already holds exactly them.
 
     Args:
         triplets: what to decode; missing masks are derived from the pair.
-        folder: belongs to the cache; written beside and renamed, so it is whole or absent.
+        folder: for this cache alone; written under another name and renamed, so that it is whole or absent.
         side: shorter side of the stored pictures; smaller pictures stay as they are.
         truth: store the clean pictures `as-taken`, or in the `own-light` of each pair's photo.
         progress: called with (done, all) while decoding.
@@ -136,7 +136,7 @@ def build_cache(
         DatasetError: no triplets, pairs of different sizes, or more than 0.1 % unreadable.
     """
     if not triplets:
-        raise DatasetError("no pictures to train on; check the split's name and the data set's folder")
+        raise DatasetError("no pictures to train on", "check the split's name and the data set's folder")
     light = f":{truth} {adjust.RULE}" if check_truth(truth) == "own-light" else ""
     key = f"2:{side}:{fingerprint(triplets)}{light}"
     if _is_whole(folder, key):
@@ -159,7 +159,7 @@ def build_cache(
 
 
 def _is_whole(folder: Path, key: str) -> bool:
-    """Whether the cache for `key` lies in `folder` undamaged."""
+    """Return whether `folder` holds the whole cache for `key`."""
     try:
         index = json.loads((folder / INDEX).read_text(encoding="utf-8"))
         return index["key"] == key and (folder / PICTURES).stat().st_size == index["bytes"]
@@ -198,13 +198,13 @@ def _write_cache(
         size = file.tell()
     if unequal:
         raise DatasetError(
-            f"{len(unequal)} of {len(triplets)} pairs differ in size ({first_ten(unequal)}); "
-            "`shadowmaskformer data check` lists them all"
+            f"{len(unequal)} of {len(triplets)} pairs differ in size ({first_ten(unequal)})",
+            "`shadowmaskformer data check` lists them all",
         )
     if not entries or len(skipped) > TOLERATED * len(triplets):
         raise DatasetError(
-            f"{len(skipped)} of {len(triplets)} pictures cannot be read ({first_ten(skipped)}); "
-            "copy them again or take them out"
+            f"{len(skipped)} of {len(triplets)} pictures cannot be read ({first_ten(skipped)})",
+            "copy them again or remove them",
         )
     about = {"key": key, "bytes": size, "skipped": skipped, "entries": [asdict(entry) for entry in entries]}
     write_atomically(folder / INDEX, json.dumps(about).encode())
@@ -273,7 +273,7 @@ class Samples:
         return len(self._chosen)
 
     def draw(self, position: int, size: int | tuple[int, int]) -> Sample:
-        """The sample at `position` of the run: a picture of a fresh permutation each epoch, augmented.
+        """Return the sample at `position` of the run: augmented, in a new order each epoch.
 
         Args:
             position: number of the sample, counted over all batches and processes.
@@ -297,13 +297,13 @@ class Samples:
         return Sample(self.cache.entries[index].name, photo, soft, truth)
 
     def whole(self, index: int, size: int | tuple[int, int]) -> Sample:
-        """Picture `index`, whole and unchanged but for its size."""
+        """Return picture `index`, whole, with only its size changed."""
         chosen = self._chosen[index]
         shadow, mask, clean = (_scaled(picture, size, None) for picture in self.cache.pictures(chosen))
         return Sample(self.cache.entries[chosen].name, shadow, mask, clean)
 
     def _edge_box(self, mask: Levels, rng: np.random.Generator) -> tuple[float, float, float, float]:
-        """A part that shows both shadow and light, if a few tries find one."""
+        """Return a part that shows both shadow and light, if a few tries find one."""
         height, width = mask.shape
         box = draw_box(height, width, self.augment.smallest_crop, rng)
         for _ in range(CROP_TRIES):
@@ -320,7 +320,7 @@ def _permutation(seed: int, epoch: int, length: int) -> NDArray[np.int64]:
 
 
 def _scaled(picture: Levels, size: int | tuple[int, int], box: tuple[float, float, float, float] | None) -> Floats:
-    """The part `box` of `picture` at `size`, float, [0, 1]; bicubic, widened when shrinking."""
+    """Return the part `box` of `picture` at `size`, [0, 1]: bicubic, antialiased when it shrinks."""
     height, width = (size, size) if isinstance(size, int) else size
     image = Image.fromarray(picture)
     resized = image.resize((width, height), Image.Resampling.BICUBIC, box=box, reducing_gap=2.0)

@@ -1,4 +1,4 @@
-"""New files: masks that a data set lacks, truth in its own exposure, and data sets drawn on photographs."""
+"""Write new files: masks that a data set lacks, adjusted truth, and data sets drawn on photographs."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ def write_masks(
     Args:
         dataset: a recognised data set.
         output: folder for `{split}/mask/NAME.png`; None: beside the shadow pictures, where readers find it.
-        overwrite: replace masks that are there; only in a folder of their own, for those beside the pictures may be
-            the data set's.
+        overwrite: replace existing masks; only with `output`, because masks beside the pictures may be the data
+            set's own.
         progress: called with (done, all).
     """
     if overwrite and output is None:
@@ -88,19 +88,19 @@ def write_adjusted(
     Args:
         dataset: a recognised data set; masks that it lacks are derived.
         output: folder for `{split}/{split}_C_fixed/NAME.png` (without splits, `train`); shadow pictures and masks are
-            linked beside them (copied where links are impossible), so that it is a data set of its own.
+            linked beside them (copied where links are impossible), so that it is a complete data set.
         overwrite: replace pictures that are there.
         progress: called with (done, all).
     """
     members = {split: dataset.split(split, allow_unpaired=True) for split in dataset.splits}
     if any("c_fixed" in triplet.clean.parent.name.lower() for split in members.values() for triplet in split[:1]):
-        raise DatasetError(f"{dataset.folder} is adjusted already; give the folder of ISTD as it was published")
+        raise DatasetError(f"{dataset.folder} is adjusted already", "give the folder of ISTD as it was published")
 
     def make(triplet: Triplet) -> Levels:
         shadow, clean = _pair(triplet)
         mask = derive_mask(shadow, clean) if triplet.mask is None else to_float(read_dataset_mask(triplet.mask))
         if mask.shape != shadow.shape[:2]:
-            raise ImageReadError(f"{triplet.mask}: mask and picture differ in size; save the mask at photo size")
+            raise ImageReadError(f"{triplet.mask}: mask and picture differ in size", "save the mask at photo size")
         return from_float(adjust_clean(shadow, clean, mask))
 
     work: list[_Output] = []
@@ -124,7 +124,7 @@ def write_synthetic(
     overwrite: bool = False,
     progress: Progress | None = None,
 ) -> Written:
-    """Draw synthetic shadows on a folder of ordinary photographs: a data set of its own.
+    """Make a data set by drawing synthetic shadows on a folder of photographs.
 
     Args:
         photos: folder of pictures without cast shadows.
@@ -135,7 +135,7 @@ def write_synthetic(
         progress: called with (done, all).
     """
     if not photos.is_dir():
-        raise DatasetError(f"{photos} is not a folder; name one that holds photographs")
+        raise DatasetError(f"{photos} is not a folder", "name one that holds photographs")
     found: dict[str, Path] = {}
     made = (output / "train").resolve()
     inner = sorted(path for path in photos.rglob("*") if path.is_dir() and not path.resolve().is_relative_to(made))
@@ -145,10 +145,10 @@ def write_synthetic(
         for path in pictures_in(folder):
             name = "-".join(path.relative_to(photos).with_suffix("").parts)
             if name in found:
-                raise DatasetError(f"{found[name].name} and {path.name} would get the same names; rename one")
+                raise DatasetError(f"{found[name].name} and {path.name} would get the same names", "rename one")
             found[name] = path
     if not found:
-        raise DatasetError(f"{photos} holds no pictures; name a folder of photographs without shadows")
+        raise DatasetError(f"{photos} holds no pictures", "name a folder of photographs without shadows")
 
     def make(name: str, path: Path, number: int) -> tuple[Levels, ...]:
         photo = read_rgb(path, upright=True)
@@ -187,13 +187,14 @@ def _pair(triplet: Triplet) -> tuple[Floats, Floats]:
     if shadow.shape != clean.shape:
         raise ImageReadError(
             f"{triplet.clean}: {clean.shape[0]}x{clean.shape[1]}, its shadow picture is "
-            f"{shadow.shape[0]}x{shadow.shape[1]}; take the pair out or resize one"
+            f"{shadow.shape[0]}x{shadow.shape[1]}",
+            "remove the pair or resize one",
         )
     return shadow, clean
 
 
 def _mask_folder(triplets: Sequence[Triplet], split: str, output: Path | None) -> Path:
-    """Where the masks of a split go: to those it has, else where its reader looks for them."""
+    """Return where the masks of a split go: to those it has, else where `open_dataset` looks for them."""
     if output is not None:
         return output / "mask" if split == WHOLE else output / split / "mask"
     for triplet in triplets:

@@ -139,7 +139,7 @@ def used_scores(result: Doubles, truth: Doubles, regions: UsedRegions) -> UsedSc
 
 
 def _psnr(errors: Doubles) -> float:
-    """PSNR over a region's own pixels, so that large and small shadows compare; NaN for an empty region."""
+    """Return PSNR over a region's own pixels, which large and small shadows share; NaN for an empty region."""
     if not errors.size:
         return math.nan
     mean = float(errors.mean())

@@ -129,7 +129,7 @@ def evaluate(
     methods: Sequence[ScoredMethod],
     protocols: Sequence[Protocol],
     masks: MaskSource,
-    folder: Path,
+    output: Path,
     *,
     allow_missing: bool = False,
     workers: int | None = None,
@@ -144,7 +144,7 @@ def evaluate(
         methods: what to score.
         protocols: under which rules.
         masks: where masks come from.
-        folder: keeps finished rows, which are not computed twice.
+        output: folder that keeps finished rows, which are not computed twice.
         allow_missing: score methods that lack results for some pictures, too.
         workers: processes for the metrics; None chooses, 0 uses this process alone.
         pictures: keep small copies of the results under the first protocol, for a report.
@@ -172,9 +172,9 @@ def evaluate(
     context = f"{test.fingerprint}\n{masks.identity}"
     contexts = {False: context, True: f"{context}\nas-used {adjust.RULE} {removal_code()}"}
     kinds = sorted({protocol.as_used for protocol in protocols})
-    stores = {(m.name, kind): RowStore(folder / "rows", m, contexts[kind]) for m in methods for kind in kinds}
+    stores = {(m.name, kind): RowStore(output / "rows", m, contexts[kind]) for m in methods for kind in kinds}
     skip = {(name, picture) for name, absent in missing.items() for picture in absent}
-    gallery = Gallery(folder / "pictures" / _digest(contexts[protocols[0].as_used])) if pictures else None
+    gallery = Gallery(output / "pictures" / _digest(contexts[protocols[0].as_used])) if pictures else None
     run(
         test.triplets,
         masks,

@@ -1,9 +1,8 @@
-"""The rules by which published numbers were made, each under a name of its own, and one for what users get.
+"""The rules behind published numbers, each under its own name, and one for the pictures that users get.
 
-A protocol says at which size a network runs, how the pictures and the mask come to the size of scoring,
-which Lab, which error, which SSIM, and how pictures combine into one number. The rules agree on little: the
-untouched input of ISTD test scores S 32.1 under one and 33.6 under another. Every printed number therefore
-carries its protocol's name.
+A protocol defines the size at which a network runs, how pictures and mask are resized for scoring, which Lab, error
+and SSIM are used, and how pictures are combined into one number. The rules agree on little: the untouched input of
+ISTD test scores S 32.1 under one and 33.6 under another. Every printed number therefore comes with its protocol's name.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ class Protocol:
     Attributes:
         name: what tables print.
         summary: the rule in a sentence.
-        used_by: whose numbers follow it.
+        used_by: which published numbers follow it.
         side: pictures are scored at side x side; None scores them at the truth's own size.
         network_side: the size that weights run at; None runs them at the photo's own size.
         resize: `matlab` on doubles, `matlab-uint8` rounds first, `area` is OpenCV's INTER_AREA,

@@ -58,9 +58,9 @@ class RowStore:
 
     Args:
         folder: where the CSV files live; made if absent.
-        method: whose rows.
-        context: what else determines the rows (data fingerprint, mask source); part of the file's name, so that
-            rows of other weights or masks are never taken for these.
+        method: the method.
+        context: what else determines the rows (data fingerprint, mask source). It is part of the file's name, so that
+            rows of other weights or masks are never mistaken for these.
     """
 
     def __init__(self, folder: Path, method: ScoredMethod, context: str) -> None:

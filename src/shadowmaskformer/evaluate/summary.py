@@ -1,4 +1,4 @@
-"""From one row per picture to one number per method: mean or pooled, with a bootstrap interval."""
+"""One number per method from one row per picture: mean or pooled, with a bootstrap interval."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def summarise(protocol: Protocol, rows: Sequence[PictureScores], seed: int = 0) 
             elif measure == "error" and protocol.pooled:
                 estimates[measure, region] = estimate(values, weights, square=protocol.error == "rmse", seed=seed)
             else:
-                # A region that is empty has an SSIM of 1 and an infinite PSNR: neither says anything.
+                # An empty region has an SSIM of 1 and an infinite PSNR, which mean nothing.
                 present = np.where(weights > 0, values, np.nan)
                 estimates[measure, region] = estimate(present, seed=seed)
     if not protocol.as_used:

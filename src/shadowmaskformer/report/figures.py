@@ -397,7 +397,7 @@ def _figure(width: float, height: float) -> Any:
 
 
 def _number_style() -> dict[str, Any]:
-    """White on a dark rim: readable on the darkest and on the brightest map."""
+    """Return a style that is readable on dark and on bright maps: white with a dark rim."""
     from matplotlib.patheffects import withStroke
 
     rim = withStroke(linewidth=2, foreground="black")

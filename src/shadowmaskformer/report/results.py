@@ -87,9 +87,8 @@ def mask_error_table(exact: Evaluation, changed: Mapping[str, Evaluation], proto
     """
     columns = [Column("Method"), Column("Mask"), *_used_columns(best=False), Column("S lost")]
     rows: list[Row] = []
-    for method in exact.methods:
-        if method == "Input":
-            continue
+    scored = {method for evaluation in changed.values() for method in evaluation.methods} - {"Input"}
+    for method in (method for method in exact.methods if method in scored):
         start = exact.summary(method, protocol).value("psnr", "shadow")
         for name, evaluation in {"exact": exact, **changed}.items():
             numbers = _used_numbers(evaluation, method, protocol, ALL)

@@ -1,8 +1,8 @@
 """The paper's experiments, each from training to table and figure.
 
-Every experiment names the runs that it needs; runs are shared (the base run is the `mape` row of the ablation,
-one of the sizes, the subject of the mask-quality curve, …), so that a budget is spent once. The paper's own
-numbers, made with 300 epochs, stand beside ours: at small budgets the ordering is the result, not the value.
+Every experiment names the runs that it needs. Runs are shared: the base run is the `mape` row of the ablation, one of
+the sizes and the subject of the mask-quality curve. The paper's own numbers, made with 300 epochs, are printed beside
+ours; at small budgets, compare the order of the rows and not their values.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ class Setting:
         protocol: the data set's standard protocol, used for all ablations.
         masks: where masks come from.
         folder: the report's folder.
-        workshop: trains.
-        held_out: names of test pictures whose scenes the `held out` run never saw.
+        workshop: trains the runs.
+        held_out: names of test pictures of the scenes that the `held out` run never saw.
         extra: weights of the user's own for the main tables.
         workers: processes for the metrics.
         progress: takes (done, total) pictures.
@@ -92,7 +92,7 @@ class Setting:
         return evaluate(self.test, methods, rules, source, self.folder, workers=self.workers, progress=self.progress)
 
     def trained(self, run: Run) -> tuple[Trained, RemoverMethod]:
-        """A run's weights, ready to score under the run's name."""
+        """Return a run's weights, ready to score under the run's name."""
         trained = self.workshop.train(run)
         return trained, RemoverMethod(str(trained.weights), run.name)
 
@@ -151,7 +151,7 @@ def reproduce(setting: Setting, names: Sequence[str], minutes: float | None, ela
 
 
 def runs_needed(names: Sequence[str], *, held_out: bool, timed: bool) -> list[Run]:
-    """The distinct training runs of some experiments.
+    """Return the distinct training runs of some experiments.
 
     >>> [run.name for run in runs_needed(["tables", "mask-quality"], held_out=False, timed=True)]
     ['base']
@@ -212,7 +212,7 @@ def hold_out(dataset: data.Dataset, folder: Path, scenes: Sequence[str] = ()) ->
 
 
 def _tables(setting: Setting, outcome: Outcome) -> None:
-    """Tables I to III, as far as the data goes: input, floor, our runs and weights beside the literature."""
+    """Add Tables I to III for the data set at hand: input, floor, our runs and weights, and published rows."""
     _, removal = setting.trained(BASE)
     methods: list[ScoredMethod] = [
         Input(),
@@ -251,7 +251,7 @@ def _sweep(setting: Setting, outcome: Outcome) -> None:
 def _ablation(
     setting: Setting, title: str, key: str, runs: dict[str, Run], paper: dict[str, published.Published]
 ) -> Section:
-    """One table: a row a run, ours S / NS / All and PSNR, with the paper's S / NS / All beside it."""
+    """Return one table with a row for each run: our S / NS / All and PSNR, and the paper's S / NS / All."""
     scored = {label: setting.trained(run) for label, run in runs.items()}
     evaluation = setting.score([Input(), *dict.fromkeys(removal for _, removal in scored.values())])
     columns = [Column("Variant"), Column("Params (M)"), Column("Steps", digits=0)]
@@ -297,7 +297,7 @@ def _ablation(
 
 
 def _mask_quality(setting: Setting, outcome: Outcome) -> None:
-    """The base run with masks of falling quality; regions stay those of the true masks."""
+    """Add the base run with masks of falling quality; regions stay those of the true masks."""
     _, removal = setting.trained(BASE)
     levels: list[tuple[float, list[float]]] = []
     whole = setting.score([removal]).summary(removal.name, setting.protocol)
@@ -344,7 +344,7 @@ def _mask_quality(setting: Setting, outcome: Outcome) -> None:
 
 
 def _generalisation(setting: Setting, outcome: Outcome) -> None:
-    """Trained without some scenes against trained with them, on the test pictures of just those scenes."""
+    """Add a comparison of training with and without some scenes, on the test pictures of those scenes."""
     if not setting.held_out:
         reason = (
             "no scored test picture shows a scene that could be held out; name the scenes to hold out, "
@@ -375,7 +375,7 @@ def _generalisation(setting: Setting, outcome: Outcome) -> None:
 
 
 def _recipes(setting: Setting, outcome: Outcome) -> None:
-    """Training recipes at equal time, by their own validation: the test pictures have no say in a recipe."""
+    """Add training recipes at equal time, by their own validation: recipes are not chosen on test pictures."""
     if setting.workshop.minutes is None:
         outcome.left_out.append(("recipes", "they are compared at equal time; give a time budget"))
         return

@@ -1,4 +1,4 @@
-"""Masks of a chosen quality: pixels along the true mask's edge flipped at random, up to a balance error rate."""
+"""Masks of a chosen quality: pixels along the edge are flipped at random, up to a balance error rate."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from shadowmaskformer import data, masks, metrics
+from shadowmaskformer.arrays import Levels
 from shadowmaskformer.evaluate.methods import EvaluationPicture, MaskSource
-from shadowmaskformer.photo import read as imageio
+from shadowmaskformer.photo import read as photo_files
 from shadowmaskformer.photo.picture import Photo
 
 PAPER_LEVELS = (0.61, 1.29, 1.82, 2.85, 3.36, 4.39)
@@ -20,8 +20,8 @@ MOST_FLIPPED = 0.5
 """Share of a band that may flip: at more, the band would be the mask's inverse rather than noise."""
 
 
-def damage(mask: NDArray[np.uint8], ber: float, rng: np.random.Generator) -> NDArray[np.uint8]:
-    """A mask whose balance error rate against `mask` is `ber`, wrong only along the edge.
+def damage(mask: Levels, ber: float, rng: np.random.Generator) -> Levels:
+    """Return a mask with the balance error rate `ber` against `mask`, wrong only along the edge.
 
     The band around the edge is the narrowest in which flipping at most half of the pixels suffices; inside and
     outside flip with the same probability.
@@ -78,7 +78,7 @@ def write_damaged(triplets: Iterable[data.Triplet], source: MaskSource, ber: flo
         damaged = damage(truth, ber, rng)
         if not path.exists():
             pixels = np.repeat(damaged[..., None], 3, axis=2)
-            imageio.write_atomically(path, imageio.encode_photo(Photo(pixels, gray=True)))
+            photo_files.write_atomically(path, photo_files.encode_photo(Photo(pixels, gray=True)))
         rates.append(metrics.balance_error_rate(damaged / 255, (truth > 127).astype(np.float64)))
     known = [rate for rate in rates if np.isfinite(rate)]
     return float(np.mean(known)) if known else 0.0

@@ -34,8 +34,8 @@ def calm_blas() -> None:
     The metrics multiply many small matrices. Several threads on each of them wait for each other most of the time:
     on a busy machine that has quintupled the CPU time of an evaluation. A number that the user has set stays.
     """
-    for name in BLAS_THREADS:
-        os.environ.setdefault(name, "1")
+    # Not MKL's variable: NumPy's own packages do not use it, and PyTorch would lose its threads.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
 def tune_allocator() -> bool:

@@ -218,7 +218,7 @@ def test_changed_data_is_not_resumed(tmp_path: Path) -> None:
 
 
 def test_a_run_is_never_overwritten(data: Path, whole_run: Path) -> None:
-    with pytest.raises(OutputError, match="--resume"):
+    with pytest.raises(OutputError, match="resume=True"):
         train.run(QUICK, data, whole_run)
 
 

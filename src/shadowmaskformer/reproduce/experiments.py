@@ -86,10 +86,19 @@ class Setting:
     def score(
         self, methods: Sequence[ScoredMethod], masks: MaskSource | None = None, *, all_tables: bool = False
     ) -> Evaluation:
-        """Score methods under the standard protocol, or under all standard protocols of the data set."""
+        """Score methods under the standard protocol; for `all_tables` under all of them, and keep pictures to show."""
         rules = protocols("standard", self.test.family) if all_tables else [self.protocol]
         source = masks or self.masks
-        return evaluate(self.test, methods, rules, source, self.folder, workers=self.workers, progress=self.progress)
+        return evaluate(
+            self.test,
+            methods,
+            rules,
+            source,
+            self.folder,
+            workers=self.workers,
+            pictures=all_tables,
+            progress=self.progress,
+        )
 
     def trained(self, run: Run) -> tuple[Trained, RemoverMethod]:
         """Return a run's weights, ready to score under the run's name."""

@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV   ?= .venv
 PIP     = $(VENV)/bin/pip --disable-pip-version-check --quiet
 BIN     = $(VENV)/bin
+# The dependencies of the package, as pyproject.toml lists them.
+CORE    = $(shell sed -n '/^dependencies = \[/,/^\]/s/^ *"\(.*\)",$$/"\1"/p' pyproject.toml)
 
 .PHONY: demo test test-all check format bench sanitize clean
 
@@ -11,6 +13,7 @@ demo: $(VENV)/.core  ## remove the shadow from the packaged photo; writes demo-o
 	@cp src/shadowmaskformer/assets/demo-photo.jpg src/shadowmaskformer/assets/demo-mask.png demo-output/
 	@$(BIN)/shadowmaskformer remove demo-output/demo-photo.jpg --mask demo-output/demo-mask.png \
 		-o demo-output/demo-result.jpg --compare --overwrite
+	@echo "the photo, its mask, the result and a comparison are in demo-output/"
 
 test: $(VENV)/.dev  ## every test that takes seconds
 	$(BIN)/python -m pytest -m "not slow"
@@ -37,15 +40,19 @@ sanitize: $(VENV)/.dev  ## the C++ engine under address, undefined-behaviour and
 		$(BIN)/cmake --build build/$$kind && build/$$kind/engine_check || exit 1; \
 	done
 
-# The core alone: what somebody with a photograph installs. No PyTorch.
+# The core alone: what removing a shadow needs. No PyTorch.
 $(VENV)/.core: pyproject.toml constraints.txt src/shadowmaskformer/engine/CMakeLists.txt \
 		$(wildcard src/shadowmaskformer/engine/csrc/*/*)
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(PIP) install -c constraints.txt -e .
+	@test -x $(BIN)/python || { echo "1/3 making a Python environment in $(VENV)"; $(PYTHON) -m venv $(VENV); }
+	@echo "2/3 installing NumPy, Pillow, safetensors, tifffile, imagecodecs and tqdm (up to a minute)"
+	@$(PIP) install -c constraints.txt $(CORE)
+	@echo "3/3 building and installing shadowmaskformer with its C++ engine (up to two minutes)"
+	@$(PIP) install -c constraints.txt -e .
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.core
-	$(PIP) install -c constraints.txt -e '.[dev]'
+	@echo "installing PyTorch, linters and test tools (several minutes)"
+	@$(PIP) install -c constraints.txt -e '.[dev]'
 	@touch $@
 
 clean:

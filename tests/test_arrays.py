@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from shadowmaskformer.arrays import average_down, places, sample
+from shadowmaskformer import arrays
+from shadowmaskformer.arrays import average_down, box_mean, places, sample
 
 
 @pytest.mark.parametrize("size", [(7, 9), (43, 48), (301, 3), (1, 1)])
@@ -24,3 +25,17 @@ def test_enlarging_agrees_with_pillow(rng: np.random.Generator):
     plane = rng.random((5, 8), np.float32)
     expected = np.asarray(Image.fromarray(plane).resize((40, 33), Image.Resampling.BILINEAR))
     assert np.abs(sample(plane[..., None], places(5, 33), places(8, 40))[..., 0] - expected).max() < 1e-5
+
+
+@pytest.mark.parametrize("cached", [0, 10**9])
+@pytest.mark.parametrize("radius", [1, 2, 20])
+def test_box_mean_is_the_mean_of_the_neighbourhood(
+    rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch, cached: int, radius: int
+) -> None:
+    monkeypatch.setattr(arrays, "_CACHED", cached)
+    plane = rng.random((9, 130)).astype(np.float32)
+    kept = plane.copy()
+    padded = np.pad(plane, radius, mode="edge")
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (2 * radius + 1,) * 2)
+    np.testing.assert_allclose(box_mean(plane, radius), windows.mean(axis=(2, 3)), rtol=1e-5)
+    np.testing.assert_array_equal(plane, kept)

@@ -2,8 +2,8 @@
 
     python tools/make_demo_photo.py [--free FREE.png]
 
-Lays a brick path, a gravel strip and a lawn beside each other, and lets somebody's shadow fall across them with
-the package's own `data.synthetic`. `--free` also writes the truth without the shadow, which is not shipped.
+Draws a brick path, a gravel strip and a lawn, and a person's shadow across them with `data.synthetic`.
+`--free` also writes the truth without the shadow, which is not shipped.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Put measured scores into README.md and the model card, so that no figure there is typed by hand.
+"""Copy measured scores into README.md and the model card, so that no figure is typed by hand.
 
     shadowmaskformer evaluate --data SRD --weights default --method relight --mask-source derived -o REPORT
     python tools/update_results.py REPORT RUN
 
-REPORT is what `evaluate` wrote; RUN is the folder of the training run whose best weights are shipped.
+REPORT is what `evaluate` wrote; RUN is the folder of the training run that the shipped weights come from.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ METHODS = {"input": "Input", "floor": "Relight floor", "these weights": "default
 
 
 def test_rows(report: Path) -> dict[str, str]:
-    """The rows of SRD test by their first cell, without marks for bold."""
+    """Return the rows of SRD test by their first cell, without marks for bold."""
     rows: dict[str, str] = {}
     for table, pictures in (("srd-256", "all 408"), ("srd-256-unseen", "50 unseen scenes")):
         with (report / "tables" / f"{table}.csv").open(encoding="utf-8", newline="") as file:
@@ -40,7 +40,7 @@ def test_rows(report: Path) -> dict[str, str]:
 
 
 def validation_rows(run: Path) -> list[str]:
-    """Input, floor and best weights on unseen and on seen scenes, as the run validated them."""
+    """Return input, floor and best weights on unseen and on seen scenes, as the run validated them."""
     log = list(read_log(run))
     best = max((line for line in log if line.get("psnr") is not None), key=lambda line: line["psnr"])
     rows: list[str] = []

@@ -11,9 +11,15 @@ from PIL import Image
 from shadowmaskformer.errors import ArrayError
 
 Floats = NDArray[np.float32]
+"""Pictures, masks and planes to compute with."""
+Doubles = NDArray[np.float64]
+"""The same where published numbers depend on the last digits."""
+Levels = NDArray[np.uint8]
+"""Pictures and masks of 8 bits, [0, 255]."""
 
 _BYTES = np.dtype(np.uint8)
 _STRIP = 64  # rows: on a large photo, moving whole intermediate arrays would cost more than the arithmetic
+_CACHED = 200 * 200  # pixels of a plane whose sums fit into a core's cache
 
 
 def check_pixels(pixels: NDArray[Any]) -> None:
@@ -150,3 +156,37 @@ def places(size: int, of: int) -> Floats:
     [-0.25, 0.25, 0.75, 1.25]
     """
     return ((np.arange(of) + 0.5) * (size / of) - 0.5).astype(np.float32)
+
+
+def box_mean(plane: Floats, radius: int) -> Floats:
+    """Return the average of each pixel's square neighbourhood of `2 * radius + 1`, borders replicated.
+
+    Args:
+        plane: (H, W), any range.
+        radius: pixels; 0 returns `plane`.
+
+    >>> box_mean(np.array([[0.0, 0.0, 3.0]], np.float32), 1).tolist()
+    [[0.0, 1.0, 2.0]]
+    """
+    if radius <= 0:
+        return plane
+    size = 2 * radius + 1
+    averaged = np.empty(plane.shape, np.float32)
+    padded = np.pad(plane, ((radius + 1, radius), (0, 0)), mode="edge")
+    # Sums are float64, because thousands of additions and subtractions have to cancel out.
+    if plane.size < _CACHED:
+        sums = np.cumsum(padded, axis=0, dtype=np.float64)
+        np.divide(sums[size:] - sums[:-size], size, out=averaged, casting="same_kind")
+    else:
+        # Row by row: NumPy's cumulative sum down the columns of a large plane misses the cache at each step.
+        total = padded[:size].sum(axis=0, dtype=np.float64)
+        for row in range(plane.shape[0]):
+            total += padded[row + size]
+            total -= padded[row]
+            np.divide(total, size, out=averaged[row], casting="same_kind")
+    # In strips, for the sums to stay in the cache.
+    for first in range(0, plane.shape[0], _STRIP):
+        strip = averaged[first : first + _STRIP]
+        sums = np.cumsum(np.pad(strip, ((0, 0), (radius + 1, radius)), mode="edge"), axis=1, dtype=np.float64)
+        np.divide(sums[:, size:] - sums[:, :-size], size, out=strip, casting="same_kind")
+    return averaged

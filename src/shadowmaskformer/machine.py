@@ -13,6 +13,7 @@ import platform
 from importlib import metadata
 from pathlib import Path
 
+BLAS_THREADS = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 OPT_OUT = "SHADOWMASKFORMER_SYSTEM_ALLOCATOR"
 
 # From <malloc.h>: parameters of mallopt(3).
@@ -77,6 +78,16 @@ def calm_openmp() -> None:
     busy machine that has quadrupled the CPU time of a training step. A policy that the user has set stays.
     """
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
+
+def calm_blas() -> None:
+    """Give NumPy's BLAS one thread; has an effect only before NumPy is imported.
+
+    The metrics multiply many small matrices. Several threads on each of them wait for each other most of the time:
+    on a busy machine that has quintupled the CPU time of an evaluation. A number that the user has set stays.
+    """
+    # Not MKL's variable: NumPy's own packages do not use it, and PyTorch would lose its threads.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
 def tune_allocator() -> bool:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from data.drawn import save, scene, write_srd
+from data.drawn import box_mask, save, scene, write_srd
 from shadowmaskformer.cli import main
 
 
@@ -65,7 +65,16 @@ def test_masks_and_then_none_left(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert main(["data", "masks", str(tmp_path)]) == 0
     assert capsys.readouterr().out.startswith("9 masks written")
     assert main(["data", "masks", str(tmp_path)]) == 0
-    assert capsys.readouterr().out.startswith("0 masks written")
+    assert capsys.readouterr().out == "nothing to derive: all 9 pairs have masks of the data set's own\n"
+
+
+def test_pairs_with_masks_of_their_own_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_srd(tmp_path)
+    save(box_mask(), tmp_path / "SRD_testmask" / "IMG_0.png")
+    assert main(["data", "masks", str(tmp_path)]) == 0
+    out = capsys.readouterr().out
+    assert "1 pairs have masks of the data set's own" in out
+    assert "8 masks written" in out
 
 
 def test_a_pair_that_fails_is_named_and_exits_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -76,3 +76,79 @@ def test_report_is_one_page_with_tables_beside_it(pairs, tmp_path):
     assert main(command(pairs, tmp_path, "--mask-source", "derived")) == 0
     assert (tmp_path / "out" / "index.html").exists()
     assert {p.suffix for p in (tmp_path / "out" / "tables").iterdir()} == {".md", ".csv", ".tex"}
+
+
+def test_as_used_prints_its_table_and_what_wrong_masks_cost(pairs, tmp_path, capsys):
+    pytest.importorskip("matplotlib")
+    words = ("--mask-source", "derived", "--method", "relight", "--as-used", "--mask-error", "shrink:3%", "shift:3%")
+    assert main(command(pairs, tmp_path, *words)) == 0
+    out = capsys.readouterr().out
+    assert "as-used" in out
+    assert "Worst tenth" in out
+    assert "shrink 3 %" in out
+    assert "MAE" not in out
+    page = (tmp_path / "out" / "index.html").read_text()
+    assert "What users get" in page
+    assert "what a wrong mask costs" in page
+    assert "blended into the photo" in page
+
+
+def test_mask_errors_need_as_used(pairs, tmp_path, capsys):
+    assert main(command(pairs, tmp_path, "--mask-source", "derived", "--mask-error", "shrink:2%")) == 2
+    assert "add --as-used" in capsys.readouterr().err
+    assert main(command(pairs, tmp_path, "--mask-source", "derived", "--as-used", "--mask-error", "2%")) == 2
+    assert "shrink:2%" in capsys.readouterr().err
+
+
+def test_remedies_name_flags_on_the_command_line(pairs, tmp_path, capsys):
+    assert main(command(pairs, tmp_path, "--mask-source", "dataset")) == 3
+    assert "use --mask-source derived" in capsys.readouterr().err
+
+
+def test_two_results_of_one_name_are_both_named(pairs, tmp_path, capsys):
+    results = tmp_path / "theirs"
+    results.mkdir()
+    for number in range(3):
+        picture = Image.open(pairs / "test" / "shadow_free" / f"IMG_{number}_free.png")
+        picture.save(results / f"IMG_{number}.png")
+    picture.save(results / "IMG_2.jpg")
+    assert main(command(pairs, tmp_path, "--mask-source", "derived", "--predictions", str(results))) == 3
+    assert "theirs has both IMG_2.jpg and IMG_2.png" in capsys.readouterr().err
+
+
+def test_the_report_says_what_its_pictures_show_and_is_small(pairs, tmp_path):
+    pytest.importorskip("matplotlib")
+    assert main(command(pairs, tmp_path, "--mask-source", "derived", "--method", "relight")) == 0
+    page = (tmp_path / "out" / "index.html").read_text()
+    assert "raw answer" in page
+    assert page.count("data:image/jpeg") == 2  # three pictures make one group: strips and error maps
+    assert len(page) < 800_000
+
+
+def test_a_finished_evaluation_restores_and_decodes_no_picture_again(pairs, tmp_path, monkeypatch):
+    pytest.importorskip("matplotlib")
+    from shadowmaskformer.data import scenes
+    from shadowmaskformer.evaluate import methods
+    from shadowmaskformer.removal.remover import ShadowRemover
+
+    words = command(pairs, tmp_path, "--mask-source", "derived", "--method", "relight", "--weights", "default")
+    assert main(words) == 0
+
+    def explode(*args: object, **options: object) -> None:
+        raise AssertionError("done again")
+
+    monkeypatch.setattr(methods.photo_files, "read_photo", explode)
+    monkeypatch.setattr(ShadowRemover, "__init__", explode)
+    monkeypatch.setattr(scenes, "CleanPictures", explode)
+    before = (tmp_path / "out" / "figures" / "pictures-worst.jpg").read_bytes()
+    assert main(words) == 0
+    assert (tmp_path / "out" / "figures" / "pictures-worst.jpg").read_bytes() == before
+
+
+def test_a_long_evaluation_says_so_first(pairs, tmp_path, capsys, monkeypatch):
+    from shadowmaskformer.evaluate import runner
+
+    monkeypatch.setattr(runner, "SECONDS_PER_MEGAPIXEL", 1e6)
+    words = command(pairs, tmp_path, "--mask-source", "derived", "--no-report", "--protocol", "all")
+    assert main(words) == 0
+    assert "minutes to go: 3 pictures, 1 methods, " in capsys.readouterr().err

@@ -14,7 +14,7 @@ pytest.importorskip("torch")
 
 from shadowmaskformer import machine, train
 from shadowmaskformer.cli import train as command
-from shadowmaskformer.errors import ConfigError
+from shadowmaskformer.errors import ConfigError, OutputError
 from shadowmaskformer.train.journal import read_log
 from train.pairs import QUICK, write_pairs
 from train.signs import signal_when
@@ -46,7 +46,7 @@ def test_an_interrupted_run_prints_the_line_that_resumes_it(
     out = tmp_path / "a run"
     with signal_when(lambda: any("loss" in line for line in read_log(out)), signal.SIGINT):
         assert run("--data", data, "-o", out, *TINY, "--set", "steps=100000", "--set", "validations=1") == 130
-    words = shlex.split(capsys.readouterr().err.splitlines()[-1].partition("go on with: ")[2])
+    words = shlex.split(capsys.readouterr().err.splitlines()[-1].partition("continue with: ")[2])
     assert words[:2] == ["shadowmaskformer", "train"]
     done = int(max((out / "checkpoints").iterdir()).stem.partition("-")[2])
     assert run(*words[2:], "--set", f"steps={done + 2}", "--allow-change", "steps") == 0
@@ -72,3 +72,12 @@ def test_system_allocator_leaves_the_allocator_alone(
     arguments: list[Any] = ["--data", str(data), "-o", str(tmp_path / "run"), *words]
     assert command.run(parser.parse_args(arguments)) == 0
     assert len(tuned) == calls
+
+
+def test_errors_name_the_run_as_it_was_given(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match=r"^runs/first holds no run to resume"):
+        run("--resume", "-o", "runs/first")
+    Path("runs").write_text("a file, not a folder")
+    with pytest.raises(OutputError, match=r"^cannot write into runs/first: Not a directory; choose another output"):
+        run("--data", data, "-o", "runs/first", *TINY)

@@ -5,7 +5,6 @@ import pytest
 
 from data.drawn import scene, shade
 from shadowmaskformer.data import derive_mask
-from shadowmaskformer.data.derive import box_mean
 from shadowmaskformer.errors import ArrayError
 
 
@@ -82,10 +81,3 @@ def test_thin_pictures(shape: tuple[int, int, int]) -> None:
 def test_a_pair_of_two_sizes_is_refused() -> None:
     with pytest.raises(ArrayError, match="one size"):
         derive_mask(np.zeros((4, 5, 3), np.float32), np.zeros((5, 4, 3), np.float32))
-
-
-def test_box_mean_is_the_mean_of_the_neighbourhood(rng: np.random.Generator) -> None:
-    plane = rng.random((9, 13)).astype(np.float32)
-    padded = np.pad(plane, 2, mode="edge")
-    windows = np.lib.stride_tricks.sliding_window_view(padded, (5, 5))
-    np.testing.assert_allclose(box_mean(plane, 2), windows.mean(axis=(2, 3)), rtol=1e-5)

@@ -200,7 +200,7 @@ def test_nothing_there(tmp_path: Path) -> None:
 
 
 def test_an_unknown_split_names_those_there_are(tmp_path: Path) -> None:
-    with pytest.raises(DatasetError, match="it has train, test"):
+    with pytest.raises(DatasetError, match="only train, test"):
         open_dataset(write_srd(tmp_path)).split("valid")
 
 

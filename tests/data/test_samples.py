@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from data.drawn import box_mask, save, scene, write_srd
+from data.drawn import box_mask, save, scene, shade, write_srd
 from shadowmaskformer.data import Augment, Cache, Samples, Triplet, build_cache, derive_mask, open_dataset
 from shadowmaskformer.data import samples as module
-from shadowmaskformer.data.pictures import read_mask
+from shadowmaskformer.data.pictures import read_dataset_mask
 from shadowmaskformer.errors import DatasetError
 
 STRONG = Augment(crop=0.7, flip=0.5, rot90=0.5, exposure=0.4, white_balance=0.2, mask_jitter=0.8, synthetic=0.3)
@@ -154,6 +154,41 @@ def test_one_corrupt_among_thousands_is_skipped_and_listed(tmp_path: Path, monke
     assert stored.skipped[0].startswith("IMG_2: ")
 
 
+def drifted_pairs(folder: Path) -> tuple[Triplet, ...]:
+    """Two pairs that share one clean picture, taken in warmer and darker light than both photos."""
+    clean, mask = scene(1), box_mask()
+    taken = np.round(clean * np.array([0.95, 0.9, 0.8]) + np.array([4, 3, 0])).astype(np.uint8)
+    save(mask, folder / "mask.png")
+    for number, exposure in enumerate((1.0, 0.8)):
+        save((shade(clean, mask) * exposure).astype(np.uint8), folder / f"{number}.png")
+        save(taken, folder / f"{number}_free.png")
+    paths = ((folder / f"{n}.png", folder / f"{n}_free.png", folder / "mask.png") for n in range(2))
+    return tuple(Triplet(str(number), *pair) for number, pair in enumerate(paths))
+
+
+def test_truth_in_its_own_light_meets_the_photo_outside_the_shadow(tmp_path: Path) -> None:
+    triplets = drifted_pairs(tmp_path)
+    taken = build_cache(triplets, tmp_path / "cache")
+    own = build_cache(triplets, tmp_path / "cache", truth="own-light")
+    for index, exposure in enumerate((1.0, 0.8)):
+        photo, mask, truth = (picture.astype(float) for picture in own.pictures(index))
+        lit = mask == 0
+        assert np.abs(truth - photo)[lit].max() <= 2
+        assert np.abs(taken.pictures(index)[2] - photo)[lit].mean() > 8
+        # Inside too: there the photo is in shadow, and the drawn scene says what the truth is.
+        assert np.abs(truth - scene(1) * exposure)[~lit].max() <= 2
+    whole = Samples(own, augment=Augment()).whole(0, (48, 64))
+    np.testing.assert_array_equal(np.round(whole.truth * 255), own.pictures(0)[2])
+
+
+def test_caches_of_two_truths_are_not_mixed_up(tmp_path: Path) -> None:
+    triplets = drifted_pairs(tmp_path)
+    taken = build_cache(triplets, tmp_path / "cache").pictures(0)[2].copy()
+    own = build_cache(triplets, tmp_path / "cache", truth="own-light").pictures(0)[2].copy()
+    assert (own != taken).any()
+    np.testing.assert_array_equal(build_cache(triplets, tmp_path / "cache").pictures(0)[2], taken)
+
+
 def test_no_pictures() -> None:
     with pytest.raises(DatasetError, match="no pictures to train on"):
         build_cache([], Path("nowhere"))
@@ -190,4 +225,4 @@ def test_masks_of_every_kind_are_read(tmp_path: Path, kind: str) -> None:
     elif kind == "16 bits":
         image = Image.fromarray(mask.astype(np.uint16) * 257)
     image.save(tmp_path / "mask.tif")
-    np.testing.assert_array_equal(read_mask(tmp_path / "mask.tif"), mask)
+    np.testing.assert_array_equal(read_dataset_mask(tmp_path / "mask.tif"), mask)

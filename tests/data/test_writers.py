@@ -80,7 +80,7 @@ def test_written_masks_are_not_made_again(tmp_path: Path) -> None:
 def test_masks_beside_the_pictures_are_not_replaced(tmp_path: Path) -> None:
     folder = write_srd(tmp_path)
     write_masks(open_dataset(folder))
-    with pytest.raises(OutputError, match="choose -o"):
+    with pytest.raises(OutputError, match="choose another output"):
         write_masks(open_dataset(folder), overwrite=True)
 
 
@@ -143,7 +143,7 @@ def test_adjusting_twice_is_refused(tmp_path: Path) -> None:
 
 def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
-    with pytest.raises(OutputError, match="choose another folder"):
+    with pytest.raises(OutputError, match="choose another output"):
         write_masks(open_dataset(write_srd(tmp_path / "data")), tmp_path / "file")
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from shadowmaskformer.errors import EvaluationError
+from shadowmaskformer.errors import ConfigError, EvaluationError
 from shadowmaskformer.evaluate import (
     PROTOCOLS,
     EvaluationSet,
@@ -113,7 +113,7 @@ def test_results_of_another_size_are_refused_unless_named(istd, tmp_path):
     for path in (istd / "test" / "test_C").iterdir():
         Image.open(path).resize((256, 256), Image.Resampling.BICUBIC).save(results / path.name)
     test = EvaluationSet.open(istd)
-    with pytest.raises(EvaluationError, match=r"expected 24x32.*--size 256"):
+    with pytest.raises(EvaluationError, match=r"expected 24x32.*size=256"):
         evaluate(test, [Predictions(results)], STANDARD[:1], DATASET, tmp_path / "out")
     found = evaluate(test, [Predictions(results, 256)], STANDARD[:1], DATASET, tmp_path / "out")
     assert found.methods == ["ours (256×256 results)"]
@@ -136,7 +136,7 @@ def test_mask_folder_reaches_the_method_and_not_the_regions(istd, tmp_path):
 
 def test_dataset_masks_that_do_not_exist_name_the_remedy(istd, tmp_path):
     shutil.rmtree(istd / "test" / "test_B")
-    with pytest.raises(EvaluationError, match="--mask-source derived"):
+    with pytest.raises(EvaluationError, match='mask_source="derived"'):
         evaluate(EvaluationSet.open(istd), [Input()], STANDARD, DATASET, tmp_path / "out")
 
 
@@ -169,3 +169,35 @@ def test_all_protocols_stand_side_by_side(istd, tmp_path):
 def test_two_methods_of_one_name_are_refused(istd, tmp_path):
     with pytest.raises(EvaluationError, match="two methods"):
         evaluate(EvaluationSet.open(istd), [Input(), Input()], STANDARD, DATASET, tmp_path / "out")
+
+
+def test_weights_are_loaded_once_and_only_if_a_row_is_missing(istd, tmp_path, tiny_weights, monkeypatch):
+    from shadowmaskformer.network import weights
+    from shadowmaskformer.removal.remover import ShadowRemover
+
+    loads: list[str] = []
+    read, make = weights.read_arrays, ShadowRemover.__init__
+    monkeypatch.setattr(weights, "read_arrays", lambda path: (loads.append("arrays"), read(path))[1])
+    monkeypatch.setattr(ShadowRemover, "__init__", lambda *a, **k: (loads.append("remover"), make(*a, **k))[1])
+    for _ in range(2):
+        method = RemoverMethod(str(tiny_weights))
+        evaluate(EvaluationSet.open(istd), [method], STANDARD, DATASET, tmp_path / "out", workers=0)
+    assert sorted(loads) == ["arrays", "remover"]
+    assert method.params_m == pytest.approx(sum(a.size for a in read(weights.locate(tiny_weights)).values()) / 1e6)
+
+
+def test_a_mask_folder_that_is_not_there_is_refused_when_it_is_named(tmp_path):
+    with pytest.raises(ConfigError, match="give dataset, derived or a folder of masks"):
+        MaskSource(str(tmp_path / "gone"))
+
+
+def test_pictures_for_the_report_are_kept_while_scoring(istd, tmp_path):
+    test, methods = EvaluationSet.open(istd), [Input(), RemoverMethod(None)]
+    found = evaluate(test, methods, STANDARD, DATASET, tmp_path / "out", pictures=True)
+    assert found.gallery is not None
+    for what in ("photo", "truth", "mask", *found.gallery_keys.values()):
+        copy = found.gallery.get(what, "90-1")
+        assert copy is not None
+        assert copy.shape[:2] == (24, 32)
+    assert evaluate(test, methods, STANDARD, DATASET, tmp_path / "bare").gallery is None
+    assert not (tmp_path / "bare" / "pictures").exists()

@@ -108,7 +108,7 @@ def test_recipes_need_a_time_budget(istd, tmp_path, trained):
     pytest.importorskip("matplotlib")
     words = ["--data", str(istd), "-o", str(tmp_path / "report"), "--mask-source", "dataset", "--limit", "1"]
     assert main(["reproduce", "--experiment", "recipes", *words, "--workers", "0"]) == 0
-    assert "--budget-minutes" in (tmp_path / "report" / "report.md").read_text()
+    assert "give a time budget" in (tmp_path / "report" / "report.md").read_text()
     assert trained == []
 
 

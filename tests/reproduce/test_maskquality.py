@@ -5,7 +5,7 @@ import os
 import numpy as np
 import pytest
 
-from shadowmaskformer.evaluate import EvaluationSet, MaskSource, Sample
+from shadowmaskformer.evaluate import EvaluationPicture, EvaluationSet, MaskSource
 from shadowmaskformer.masks.shape import grow, shrink
 from shadowmaskformer.metrics import balance_error_rate
 from shadowmaskformer.reproduce.maskquality import PAPER_LEVELS, damage, write_damaged
@@ -41,16 +41,16 @@ def test_written_masks_serve_as_a_mask_source(istd, tmp_path):
     test, source = EvaluationSet.open(istd), MaskSource("dataset")
     reached = write_damaged(test.triplets, source, 2.85, tmp_path / "masks")
     assert reached == pytest.approx(2.85, abs=0.4)  # 24 x 32 pixels: steps of 0.4 %
-    sample = Sample(test.triplets[0], MaskSource(str(tmp_path / "masks")))
+    sample = EvaluationPicture(test.triplets[0], MaskSource(str(tmp_path / "masks")))
     assert (sample.mask != sample.region).any()
-    np.testing.assert_array_equal(sample.region, Sample(test.triplets[0], source).region)
+    np.testing.assert_array_equal(sample.region, EvaluationPicture(test.triplets[0], source).region)
 
 
 def test_a_folder_of_masks_can_leave_the_regions_to_the_pair(istd, tmp_path):
     triplet = EvaluationSet.open(istd).triplets[0]
     write_damaged([triplet], MaskSource("derived"), 2.85, tmp_path / "masks")
-    sample = Sample(triplet, MaskSource(str(tmp_path / "masks"), regions="derived"))
-    np.testing.assert_array_equal(sample.region, Sample(triplet, MaskSource("derived")).region)
+    sample = EvaluationPicture(triplet, MaskSource(str(tmp_path / "masks"), regions="derived"))
+    np.testing.assert_array_equal(sample.region, EvaluationPicture(triplet, MaskSource("derived")).region)
 
 
 def test_rewritten_masks_are_another_source(istd, tmp_path):

@@ -17,6 +17,7 @@ def test_the_paper_recipe_is_the_paper() -> None:
     assert (paper.learning_rate, paper.weight_decay, paper.final_learning_rate) == (2e-4, 0.02, 0.0)
     assert (paper.batches, paper.sizes, paper.epochs, paper.steps) == ((1,), (256,), 300.0, 0)
     assert (paper.warmup, paper.clip_norm, paper.ema_decay, paper.augment) == (0, 0, 0, {})
+    assert paper.truth == "as-taken"
     assert (paper.variant, paper.embedding, paper.zero_head) == ("middle", "mape", False)
 
 
@@ -34,6 +35,7 @@ def test_every_recipe_loads_and_survives_a_round_trip(name: str) -> None:
         ("variant=nano", "variant", "nano"),
         ('variant="nano"', "variant", "nano"),
         ("batches=[2]", "batches", (2,)),
+        ("truth=own-light", "truth", "own-light"),
         ("zero_head=true", "zero_head", True),
         ("augment.flip=0.5", "augment", {"flip": 0.5}),
         ("losses={psnr=1.0}", "losses", {"psnr": 1.0}),
@@ -54,6 +56,7 @@ def test_every_key_can_be_overridden(text: str, key: str, value: object) -> None
         ("variant=huge", "no variant 'huge'"),
         ("sizes=[64, 128]", "one of each per stage"),
         ("shares=[0.5]", "add up to 1"),
+        ("truth=own", "truth is 'own'; choose one of as-taken, own-light"),
         ("precision=double", "choose float32 or mixed"),
         ("epochs=0", "no length"),
         ("validations=0", "no weights would be kept"),

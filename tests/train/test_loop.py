@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
 torch = pytest.importorskip("torch")
 
@@ -105,6 +106,24 @@ def test_pictures_are_kept_as_large_as_the_recipe_needs_them(
     train.run(dataclasses.replace(config, validation_size=24), data, tmp_path / "run", cache=tmp_path / "cache")
     (index,) = (tmp_path / "cache").glob("*/index.json")
     assert {entry["height"] for entry in json.loads(index.read_text())["entries"]} == {40}
+
+
+def test_validation_is_in_the_light_that_the_recipe_asks_for(data: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "pairs"
+    shutil.copytree(data, folder)
+    for path in (folder / "train" / "gt").iterdir():
+        drifted = np.asarray(Image.open(path)) * 0.8 + 10
+        Image.fromarray(drifted.astype(np.uint8)).save(path)
+    shifts = []
+    for truth in ("as-taken", "own-light"):
+        config = dataclasses.replace(QUICK, truth=truth)
+        split, processes = startup.split_data(config, folder), Processes(0, 1, torch.device("cpu"))
+        _, checked = startup.open_samples(config, split, tmp_path / "cache", processes, quiet=True)
+        assert checked is not None
+        (sample, *_) = checked.groups["unseen"]
+        shifts.append(float(np.abs(sample.truth - sample.photo)[sample.mask == 0].mean()))
+    assert shifts[0] > 0.05
+    assert shifts[1] < 0.01
 
 
 def test_loss_falls_on_few_pictures(data: Path, tmp_path: Path) -> None:

@@ -1,8 +1,8 @@
 """Measure the runtimes on this computer against the network written plainly in PyTorch.
 
-Every round asks each contender once, each in a process of its own. `faster` says how many times less CPU time
-(or clock time) than the yardstick a contender needs; `difference` is how far its answer is from the
-yardstick's (a training step: its gradients, relative). Pictures over a megapixel run once, after one another.
+Each round runs every runtime once, each in its own process. The column `faster` is the yardstick's CPU time (or clock
+time) divided by the runtime's. `difference` is the largest difference from the yardstick's answer, or for a training
+step the relative difference of the gradients. Pictures over a megapixel run once, one runtime after another.
 
   shadowmaskformer benchmark
   shadowmaskformer benchmark --runtimes native --sizes 480x640 --rounds 3 --no-train

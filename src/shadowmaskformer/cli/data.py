@@ -1,13 +1,13 @@
-"""Look at a data set, and make what it lacks.
+"""Check a data set, and add what it lacks.
 
 Recognises ISTD, ISTD+, SRD, the released code's cond/gt/mask folders, lists of input|mask|gt and plain folders
-(shadow, mask, clean) by themselves, and pairs pictures by name.
+(shadow, mask, clean). Pictures are paired by name.
 
-  check    what was recognised: pairs, sizes, files that are unreadable, unpaired or misaligned, and
-           scenes that train and test share; draws a contact sheet; exit code 1 if files are unfit
-  masks    a mask for each pair that has none, derived from the pair
-  adjust   ISTD+ from ISTD: truth in the shadow pictures' own exposure
-  draw     synthetic shadows on a folder of photographs without any: a data set to train on
+  check    report pairs, sizes, files that are unreadable, unpaired or misaligned, and scenes that train and test
+           share; draw a contact sheet; exit with code 1 if files are unfit for training
+  masks    derive a mask for each pair that has none
+  adjust   make ISTD+ from ISTD: truth in the light of the shadow pictures
+  draw     make a data set by drawing shadows on photographs that have none
 
 examples:
   shadowmaskformer data check SRD
@@ -21,13 +21,12 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from shadowmaskformer.data import Dataset
-    from shadowmaskformer.data.check import Report
+    from shadowmaskformer.data.check import DatasetReport
     from shadowmaskformer.data.writers import Written
 
 HELP = "check a data set, derive its masks, adjust its truth, draw shadows"
@@ -37,15 +36,15 @@ SHEET_FORMATS = ("JPEG", "PNG")
 
 def configure(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    check = actions.add_parser("check", help="what a data set holds and what is wrong with it")
+    check = actions.add_parser("check", help="report what a data set holds and what is wrong with it")
     check.add_argument(
         "-o",
         "--output",
         type=Path,
         metavar="SHEET",
-        help="contact sheet, .jpg or .png (default: NAME-sheet.jpg in this folder, replaced; none with --json)",
+        help="contact sheet, .jpg or .png (default: NAME-sheet.jpg in the current folder; none with --json)",
     )
-    check.add_argument("--json", action="store_true", help="print the report as JSON, all names in it")
+    check.add_argument("--json", action="store_true", help="print the full report as JSON")
     masks = actions.add_parser("masks", help="derive a mask for each pair that has none")
     masks.add_argument("-o", "--output", type=Path, help="folder to write (default: beside the shadow pictures)")
     adjust = actions.add_parser("adjust", help="make ISTD+ from ISTD")
@@ -53,10 +52,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     draw = actions.add_parser("draw", help="draw synthetic shadows on photographs")
     draw.add_argument("-o", "--output", type=Path, required=True, help="folder to write")
     draw.add_argument("--per-photo", type=int, default=4, metavar="N", help="shadows per photo (default: 4)")
-    draw.add_argument("--seed", type=int, default=0, help="another seed draws other shadows (default: 0)")
+    draw.add_argument("--seed", type=int, default=0, help="which shadows are drawn (default: 0)")
     for action in (check, masks, adjust, draw):
         action.add_argument("folder", type=Path, help="the data set's folder")
-        action.add_argument("--overwrite", action="store_true", help="replace files that are there")
+        action.add_argument("--overwrite", action="store_true", help="replace existing files")
         action.add_argument("--debug", action="store_true", default=argparse.SUPPRESS, help=argparse.SUPPRESS)
 
 
@@ -65,6 +64,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _check(folder: Path, sheet: Path | None, args: argparse.Namespace) -> int:
+    from shadowmaskformer.cli.progress import ProgressBar
     from shadowmaskformer.data import open_dataset
     from shadowmaskformer.data.check import check
     from shadowmaskformer.errors import ConfigError
@@ -73,10 +73,10 @@ def _check(folder: Path, sheet: Path | None, args: argparse.Namespace) -> int:
 
     if sheet is not None:
         if sheet.suffix.lower() not in endings(SHEET_FORMATS):
-            raise ConfigError(f"{sheet}: a contact sheet is a .jpg or a .png; choose such a name")
+            raise ConfigError(f"{sheet}: not a .jpg or .png name", "name the contact sheet so with {output}")
         check_output(sheet, overwrite=args.overwrite)
     dataset = open_dataset(folder)
-    report = check(dataset, progress=_progress("checking"))
+    report = check(dataset, progress=ProgressBar("checking", "pair"))
     print(json.dumps(report.as_json(), indent=2) if args.json else _text(report))
     if sheet is not None:
         _save_sheet(dataset, sheet, args.overwrite)
@@ -86,26 +86,38 @@ def _check(folder: Path, sheet: Path | None, args: argparse.Namespace) -> int:
 
 
 def _write(action: str, args: argparse.Namespace) -> int:
+    from shadowmaskformer.cli.progress import ProgressBar
     from shadowmaskformer.data import open_dataset
     from shadowmaskformer.data.writers import write_adjusted, write_masks, write_synthetic
     from shadowmaskformer.errors import ConfigError
 
     output, overwrite = args.output, args.overwrite
     if action == "masks":
-        done = write_masks(open_dataset(args.folder), output, overwrite=overwrite, progress=_progress("deriving"))
+        done = write_masks(
+            open_dataset(args.folder), output, overwrite=overwrite, progress=ProgressBar("deriving", "pair")
+        )
+        if done.not_needed and not (done.written or done.already_there or done.failed):
+            print(f"nothing to derive: all {done.not_needed:,} pairs have masks of the data set's own")
+            return 0
+        if done.not_needed:
+            print(f"{done.not_needed:,} pairs have masks of the data set's own and are left alone")
         return _summary("masks", done)
     if action == "adjust":
-        done = write_adjusted(open_dataset(args.folder), output, overwrite=overwrite, progress=_progress("adjusting"))
+        done = write_adjusted(
+            open_dataset(args.folder), output, overwrite=overwrite, progress=ProgressBar("adjusting", "pair")
+        )
         return _summary("clean pictures", done)
     if args.per_photo < 1 or args.seed < 0:
-        raise ConfigError(f"--per-photo {args.per_photo} --seed {args.seed}: expected at least 1 and at least 0")
+        raise ConfigError(
+            f"--per-photo {args.per_photo} --seed {args.seed} cannot be", "give at least {per_photo=1} and {seed=0}"
+        )
     done = write_synthetic(
         args.folder,
         output,
         per_photo=args.per_photo,
         seed=args.seed,
         overwrite=overwrite,
-        progress=_progress("drawing"),
+        progress=ProgressBar("drawing", "shadow"),
     )
     return _summary("triplets", done)
 
@@ -124,10 +136,10 @@ def _save_default_sheet(dataset: Dataset, folder: Path) -> None:
 
     try:
         if Path.cwd().is_relative_to(folder.resolve()):
-            raise OutputError("it would lie among the data; name a place for it with -o")
+            raise OutputError("it would lie among the data", "name a place for it with {output}")
         _save_sheet(dataset, Path(f"{folder.resolve().stem}-sheet.jpg"), overwrite=True)
     except OutputError as error:
-        print(f"no contact sheet: {error}", file=sys.stderr)
+        print(f"no contact sheet: {error.said('command')}", file=sys.stderr)
 
 
 def _save_sheet(dataset: Dataset, path: Path, overwrite: bool) -> None:
@@ -143,7 +155,7 @@ def _save_sheet(dataset: Dataset, path: Path, overwrite: bool) -> None:
     print(f"contact sheet: {path}", file=sys.stderr)
 
 
-def _text(report: Report) -> str:
+def _text(report: DatasetReport) -> str:
     lines = [f"{report.folder}: {report.layout}"]
     for name, split in report.splits.items():
         sizes = ", ".join(f"{count:,} of {size}" for size, count in split.sizes.items())
@@ -162,7 +174,7 @@ def _text(report: Report) -> str:
             lines.append(f"  {title}: {len(problems):,}")
         lines += [f"    {_within(report.folder, p.file)}: {p.what}" for p in problems[:LISTED]]
         if len(problems) > LISTED:
-            lines.append(f"    and {len(problems) - LISTED:,} more: --json lists all")
+            lines.append(f"    and {len(problems) - LISTED:,} more; use --json to list all")
     if not report.faults:
         lines.append("  every picture can be read and has its partner")
     return "\n".join(lines)
@@ -172,20 +184,3 @@ def _within(folder: str, file: Path) -> str:
     from shadowmaskformer.files import shown
 
     return shown(file.relative_to(folder) if file.is_relative_to(folder) else file)
-
-
-def _progress(what: str) -> Callable[[int, int], None] | None:
-    """A progress bar on a terminal; silence elsewhere."""
-    if not sys.stderr.isatty():
-        return None
-    from tqdm import tqdm
-
-    bar = tqdm(desc=what, unit="pair", leave=False)
-
-    def step(done: int, total: int) -> None:
-        bar.total = total
-        bar.update(done - bar.n)
-        if done == total:
-            bar.close()
-
-    return step

@@ -1,13 +1,19 @@
-"""Run the paper's experiments on a data set and write them up as one report.
+"""Run the paper's experiments on a data set and write one report.
 
   shadowmaskformer reproduce --all --data SRD -o report --mask-source derived --budget-minutes 120
   shadowmaskformer reproduce --experiment embedding mask-quality --data ISTD -o report --mask-source dataset
 
-Experiments: tables (I to III, as far as the data goes), embedding (plain / MAPE / Mp→Ms / physical), size,
-mask-quality, generalisation (train without some scenes, test on those), sweep (w1 and w2), recipes (of training,
-at equal time, by validation). Each trains what it needs; runs are shared, and finished ones are kept in -o, so
-that the same command goes on after an interruption.
-What cannot be done with the data at hand is listed with the reason.
+Experiments:
+  tables          Tables I to III, for the data set that is given
+  embedding       patch embeddings: plain, MAPE, MAPE with a mask of 0 and 1, physical
+  size            sizes of the network
+  mask-quality    masks of falling quality
+  generalisation  train without some scenes, test on those
+  sweep           the weights w1 and w2
+  recipes         training recipes at equal time, by validation
+
+Each experiment trains the networks that it needs, and experiments share them. Finished trainings are kept in -o: run
+the same command again to continue after an interruption. The report lists what the data does not allow, and why.
 """
 
 from __future__ import annotations
@@ -16,7 +22,6 @@ import argparse
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 HELP = "run the paper's experiments and write the report"
 
@@ -24,7 +29,7 @@ HELP = "run the paper's experiments and write the report"
 def configure(parser: argparse.ArgumentParser) -> None:
     chosen = parser.add_mutually_exclusive_group(required=True)
     chosen.add_argument("--all", action="store_true", help="every experiment")
-    chosen.add_argument("--experiment", nargs="+", metavar="NAME", help="only these")
+    chosen.add_argument("--experiment", nargs="+", metavar="NAME", help="only the named ones")
     parser.add_argument("--data", type=Path, required=True, metavar="DIR", help="a data set with train and test")
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="REPORT", help="the report's folder")
     parser.add_argument(
@@ -34,36 +39,36 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--budget-minutes",
         type=float,
         metavar="N",
-        help="training time in all, split evenly over the runs (default: the recipe's own length for each)",
+        help="total training time, split evenly over the runs (default: each recipe's own length)",
     )
-    parser.add_argument("--recipe", help="a training recipe (default: paper; cpu with a budget)")
+    parser.add_argument("--recipe", help="training recipe (default: paper, or cpu with --budget-minutes)")
     parser.add_argument(
         "--set",
         action="append",
         default=[],
         metavar="KEY=VALUE",
-        help="change the recipe for all runs; `steps=N` without a budget gives every run the same steps",
+        help="change a recipe key for all runs; repeatable",
     )
-    parser.add_argument("--weights", nargs="+", default=[], metavar="W", help="more rows for the main tables")
+    parser.add_argument(
+        "--weights", nargs="+", default=[], metavar="W", help="further weights to score in the main tables"
+    )
     parser.add_argument(
         "--hold-out",
         type=Path,
         metavar="FILE",
-        help="scenes to keep from training, one name a line (ISTD's walls, say); default: a draw",
+        help="text file of scenes to keep from training, one name a line (default: drawn at random)",
     )
     parser.add_argument("--limit", type=int, metavar="N", help="score only N test pictures, spread over the set")
-    parser.add_argument("--workers", type=int, metavar="N", help="processes for the metrics")
+    parser.add_argument("--workers", type=int, metavar="N", help="processes for the metrics (default: one per core)")
 
 
 def run(args: argparse.Namespace) -> int:
     from shadowmaskformer.machine import calm_openmp, tune_allocator
 
     calm_openmp()  # before anything imports PyTorch
-    from tqdm import tqdm
-
-    from shadowmaskformer import data
-    from shadowmaskformer import evaluate as room
+    from shadowmaskformer import data, evaluate
     from shadowmaskformer.cli import EXIT_INTERRUPTED, EXIT_OK
+    from shadowmaskformer.cli.progress import ProgressBar
     from shadowmaskformer.errors import ConfigError
     from shadowmaskformer.report import figures
     from shadowmaskformer.reproduce import experiments
@@ -71,22 +76,21 @@ def run(args: argparse.Namespace) -> int:
 
     names = list(experiments.NAMES) if args.all else args.experiment
     if unknown := [name for name in names if name not in experiments.NAMES]:
-        raise ConfigError(f"no experiment {unknown[0]!r}; choose from {', '.join(experiments.NAMES)}")
+        raise ConfigError(f"no experiment {unknown[0]!r}", f"choose from {', '.join(experiments.NAMES)}")
     if args.budget_minutes is not None and args.budget_minutes <= 0:
-        raise ConfigError(f"--budget-minutes {args.budget_minutes:g}; give more than 0")
+        raise ConfigError(f"--budget-minutes is {args.budget_minutes:g}", "give more than 0")
     figures.require()
-    masks = room.MaskSource(args.mask_source)
-    masks.check()
+    masks = evaluate.MaskSource(args.mask_source)
     scenes: list[str] = []
     if args.hold_out:
         try:
             lines = args.hold_out.read_text(encoding="utf-8").splitlines()
         except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(f"--hold-out {args.hold_out}: {error}; give a text file, one name a line") from error
+            raise ConfigError(f"--hold-out {args.hold_out}: {error}", "give a text file, one name a line") from error
         scenes = [line.strip() for line in lines if line.strip()]
     tune_allocator()
     started = time.monotonic()
-    test = room.EvaluationSet.open(args.data, "test", args.limit)
+    test = evaluate.EvaluationSet.open(args.data, "test", args.limit)
     held_out_folder, held_out = None, frozenset[str]()
     if "generalisation" in names:
         dataset = data.open_dataset(args.data)
@@ -97,9 +101,7 @@ def run(args: argparse.Namespace) -> int:
     trainings = distinct(runs, recipe, args.set)
     minutes = None if args.budget_minutes is None else args.budget_minutes / max(trainings, 1)
 
-    def say(line: str) -> None:
-        tqdm.write(line, file=sys.stderr)  # above the bar, not through it
-
+    bar = ProgressBar("scoring")  # only while pictures are scored; trainings draw their own
     workshop = Workshop(
         args.data,
         held_out_folder,
@@ -107,35 +109,25 @@ def run(args: argparse.Namespace) -> int:
         recipe=recipe,
         overrides=args.set,
         minutes=minutes,
-        say=say,
+        say=bar.say,
         quiet=False,
     )
-    say(f"{trainings} trainings, {workshop.budget}: {', '.join(run.name for run in runs)}")
-    bar: tqdm[Any] | None = None  # only while pictures are scored; trainings draw their own
-
-    def progress(done: int, total: int) -> None:
-        nonlocal bar
-        bar = bar or tqdm(total=total, unit="picture", desc="scoring", file=sys.stderr, leave=False)
-        bar.update(done - bar.n)
-        if done == total:
-            bar.close()
-            bar = None
-
+    bar.say(f"{trainings} trainings, {workshop.budget}: {', '.join(run.name for run in runs)}")
     setting = experiments.Setting(
         test=test,
-        protocol=room.protocols("standard", test.family)[0],
+        protocol=evaluate.protocols("standard", test.family)[0],
         masks=masks,
         folder=args.output,
         workshop=workshop,
         held_out=held_out,
         extra=args.weights,
         workers=args.workers,
-        progress=progress,
+        progress=bar,
     )
     try:
         report = experiments.reproduce(setting, names, args.budget_minutes, lambda: time.monotonic() - started)
     except KeyboardInterrupt:
-        print(f"\ninterrupted; the same command goes on from {args.output}", file=sys.stderr)
+        print(f"\ninterrupted; run the same command again to continue in {args.output}", file=sys.stderr)
         return EXIT_INTERRUPTED
     page = report.write(args.output)
     for table in report.tables:

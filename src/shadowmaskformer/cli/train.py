@@ -5,8 +5,8 @@
   shadowmaskformer train --resume -o runs/first
   torchrun --nproc-per-node 4 -m shadowmaskformer train --data SRD --recipe paper --set batches=[4] -o runs/g4
 
-The best weights by validation are in RUN/best, ready for `remove` and `evaluate`. Killed at any moment, a run
-goes on with --resume as if nothing had happened.
+The best weights by validation are in RUN/best, ready for `remove` and `evaluate`. A run that was stopped or killed
+continues with --resume from its last checkpoint, with the same result.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--hours",
         type=float,
         metavar="H",
-        help="training time; the schedule anneals to its end, validation comes on top",
+        help="training time; the schedule is fitted to it, validation is not counted",
     )
     parser.add_argument("--init", metavar="WEIGHTS", help="start from these weights: a folder, a file or a name")
-    parser.add_argument("--resume", action="store_true", help="go on with the run in RUN")
+    parser.add_argument("--resume", action="store_true", help="continue the run in RUN")
     parser.add_argument(
         "--set",
         action="append",
@@ -48,13 +48,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="KEY",
-        help="let KEY of the recipe, `data`, `hours` or `floor` differ from the run being resumed; repeatable",
+        help="with --resume: allow this recipe key, or `data`, `hours` or `floor`, to differ; repeatable",
     )
-    parser.add_argument("--cache", type=Path, metavar="DIR", help="decoded pictures, shared by runs (RUN/cache)")
     parser.add_argument(
-        "--system-allocator", action="store_true", help="leave the C library's memory settings as they are"
+        "--cache",
+        type=Path,
+        metavar="DIR",
+        help="folder for decoded pictures, which runs can share (default: RUN/cache)",
     )
-    parser.add_argument("--quiet", action="store_true", help="no progress bar")
+    parser.add_argument("--system-allocator", action="store_true", help="do not change the C library's memory settings")
+    parser.add_argument("--quiet", action="store_true", help="show no progress bar")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -66,14 +69,14 @@ def run(args: argparse.Namespace) -> int:
     from shadowmaskformer import train
     from shadowmaskformer.train.config import TrainConfig, load_recipe, override, without_effect
 
-    train_run = train.run  # says so at once if PyTorch is missing
+    train_run = train.run  # raises at once if PyTorch is missing
     from shadowmaskformer.train.journal import read_description
 
     if args.hours is not None and not 0 < args.hours < math.inf:
-        raise ConfigError(f"--hours is {args.hours:g}; give a positive number")
+        raise ConfigError(f"--hours is {args.hours:g}", "give a positive number")
     data, hours = args.data, args.hours
     if args.resume:
-        # What is not said again is as it was.
+        # Options that are not given again keep their values.
         before = read_description(args.output)
         data = data or Path(before["about"]["folder"])
         hours = before["facts"]["hours"] if hours is None else hours
@@ -87,7 +90,7 @@ def run(args: argparse.Namespace) -> int:
     for line in without_effect(config, [text.partition("=")[0].strip() for text in args.set], hours):
         print(f"warning: {line}", file=sys.stderr)
     if data is None:
-        raise ConfigError("--data is missing; name the data set's folder")
+        raise ConfigError("--data is missing", "name the data set's folder")
     if not args.system_allocator:
         tune_allocator()
 
@@ -105,14 +108,14 @@ def run(args: argparse.Namespace) -> int:
             quiet=args.quiet,
         )
     if int(os.environ.get("RANK", 0)):
-        return 0 if result.finished else 130  # of several processes, torchrun's first speaks
+        return 0 if result.finished else 130  # only rank 0 prints
     if not result.finished:
         words = ["shadowmaskformer", "train", "--resume", "-o", str(args.output)]
         words += ["--cache", str(args.cache)] if args.cache else []
         command = shlex.join(words)
         if "RANK" in os.environ:
             command = f"torchrun … -m {command}"
-        print(f"stopped after {result.steps} steps; go on with: {command}", file=sys.stderr)
+        print(f"stopped after {result.steps} steps; continue with: {command}", file=sys.stderr)
         return 130
     best = result.best or {}
     scores = "; ".join(

@@ -3,10 +3,11 @@
 from shadowmaskformer.data.augment import Augment
 from shadowmaskformer.data.derive import derive_mask
 from shadowmaskformer.data.layouts import Dataset, Problem, Triplet, open_dataset
-from shadowmaskformer.data.samples import Cache, Sample, Samples, build_cache
+from shadowmaskformer.data.samples import TRUTHS, Cache, Sample, Samples, Truth, build_cache, check_truth
 from shadowmaskformer.data.scenes import Split, fingerprint, unseen_scenes, validation_split
 
 __all__ = [
+    "TRUTHS",
     "Augment",
     "Cache",
     "Dataset",
@@ -15,7 +16,9 @@ __all__ = [
     "Samples",
     "Split",
     "Triplet",
+    "Truth",
     "build_cache",
+    "check_truth",
     "derive_mask",
     "fingerprint",
     "open_dataset",

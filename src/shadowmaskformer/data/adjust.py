@@ -1,4 +1,4 @@
-"""ISTD+ from ISTD: truth in the shadow picture's own exposure.
+"""Truth in the light of the shadow picture, as ISTD+ has it.
 
 ISTD's clean pictures were taken at another moment, so their colours differ from the shadow pictures' outside
 the shadow too. Le & Samaras (ICCV 2019) fit, per channel, a line that takes the clean picture's non-shadow
@@ -12,21 +12,21 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from shadowmaskformer.data.derive import box_mean
+from shadowmaskformer.arrays import Floats, box_mean
 from shadowmaskformer.data.layouts import Triplet
-from shadowmaskformer.data.pictures import read_mask, read_rgb
+from shadowmaskformer.data.pictures import read_dataset_mask, read_rgb
 from shadowmaskformer.errors import ShadowMaskFormerError
 
 MARGIN = 0.02
 """Share of the shorter side around the mask that is left out: penumbra belongs to neither side."""
 ENOUGH = 200
 """Fewer lit pixels than this cannot carry a line; the clean picture is then left as it is."""
+RULE = (1, MARGIN, ENOUGH)
+"""The rule's version and all constants: adjusted truth depends on the pair, its mask and these alone."""
 
 
-def adjust_clean(
-    shadow: NDArray[np.float32], clean: NDArray[np.float32], mask: NDArray[np.float32]
-) -> NDArray[np.float32]:
-    """`clean` with each channel's line fitted so that it meets `shadow` outside the mask.
+def adjust_clean(shadow: Floats, clean: Floats, mask: Floats) -> Floats:
+    """Return `clean` with each channel changed by the line that brings it to `shadow` outside the mask.
 
     Args:
         shadow: RGB, (H, W, 3), [0, 1].
@@ -56,13 +56,13 @@ def adjust_clean(
     return np.clip(adjusted, 0.0, 1.0)
 
 
-def lit_pixels(mask: NDArray[np.float32]) -> NDArray[np.bool_]:
-    """Pixels surely outside the shadow: none of the mask within the margin. (H, W)."""
+def lit_pixels(mask: Floats) -> NDArray[np.bool_]:
+    """Return the pixels that are surely outside the shadow, (H, W): none of the mask is within the margin."""
     return box_mean((mask > 0).astype(np.float32), max(1, round(MARGIN * min(mask.shape)))) < 1e-6
 
 
 def looks_adjusted(triplets: Sequence[Triplet], sample: int = 12) -> bool:
-    """Whether clean pictures already meet the shadow pictures outside the mask, as those of ISTD+ do.
+    """Return whether clean pictures already have the light of the shadow pictures, as those of ISTD+ do.
 
     A fitted line leaves no mean difference per channel; ISTD's own pictures differ by several levels.
     """
@@ -71,7 +71,7 @@ def looks_adjusted(triplets: Sequence[Triplet], sample: int = 12) -> bool:
     for triplet in masked[:: max(1, len(masked) // sample)][:sample]:
         try:
             shadow, clean = (read_rgb(p).astype(np.float32) for p in (triplet.shadow, triplet.clean))
-            lit = lit_pixels(read_mask(triplet.mask).astype(np.float32)) if triplet.mask else None
+            lit = lit_pixels(read_dataset_mask(triplet.mask).astype(np.float32)) if triplet.mask else None
         except ShadowMaskFormerError:
             continue
         if lit is not None and shadow.shape == clean.shape and lit.shape == shadow.shape[:2] and lit.any():

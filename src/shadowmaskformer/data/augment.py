@@ -1,7 +1,7 @@
-"""Paired augmentation: what may change about a training picture without changing the task.
+"""Paired augmentation: changes of a training picture that leave the task the same.
 
-Photo, truth and mask move together; light changes for photo and truth alike; the mask alone is roughened, so
-that the network tolerates masks drawn by people and found by detectors. All is drawn from one Generator.
+Photo, truth and mask are cropped and turned together. Light changes for photo and truth alike. The mask alone is
+roughened, so that the network tolerates masks drawn by people or found by detectors.
 """
 
 from __future__ import annotations
@@ -9,13 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 
 import numpy as np
-from numpy.typing import NDArray
 from PIL import Image
 
-from shadowmaskformer.data.derive import box_mean
+from shadowmaskformer.arrays import Floats, box_mean
 from shadowmaskformer.errors import ConfigError
-
-Picture = NDArray[np.float32]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +48,7 @@ class Augment:
 
 
 def draw_box(height: int, width: int, smallest: float, rng: np.random.Generator) -> tuple[float, float, float, float]:
-    """A random part of a picture with nearly its proportions: left, top, right, bottom in pixels."""
+    """Return a random part of a picture, nearly of its proportions: left, top, right, bottom in pixels."""
     share = rng.uniform(smallest, 1.0)
     stretch = np.exp(rng.uniform(-0.15, 0.15))
     part_height, part_width = height * min(1.0, share * stretch), width * min(1.0, share / stretch)
@@ -59,7 +56,7 @@ def draw_box(height: int, width: int, smallest: float, rng: np.random.Generator)
     return left, top, left + part_width, top + part_height
 
 
-def turn(pictures: tuple[Picture, ...], augment: Augment, rng: np.random.Generator) -> tuple[Picture, ...]:
+def turn(pictures: tuple[Floats, ...], augment: Augment, rng: np.random.Generator) -> tuple[Floats, ...]:
     """Mirror and turn all pictures alike; (H, W) or (H, W, 3) each. Only squares are turned by 90 degrees."""
     if rng.random() < augment.flip:
         pictures = tuple(picture[:, ::-1] for picture in pictures)
@@ -69,8 +66,8 @@ def turn(pictures: tuple[Picture, ...], augment: Augment, rng: np.random.Generat
     return tuple(np.ascontiguousarray(picture) for picture in pictures)
 
 
-def change_light(photo: Picture, truth: Picture, augment: Augment, rng: np.random.Generator) -> tuple[Picture, Picture]:
-    """Another exposure and white balance for photo and truth, clipped as in a camera; both (H, W, 3)."""
+def change_light(photo: Floats, truth: Floats, augment: Augment, rng: np.random.Generator) -> tuple[Floats, Floats]:
+    """Return photo and truth, (H, W, 3), in another exposure and white balance, clipped as in a camera."""
     if augment.exposure == 0 and augment.white_balance == 0:
         return photo, truth
     stops = np.full(3, rng.uniform(-1, 1) * augment.exposure)
@@ -79,8 +76,8 @@ def change_light(photo: Picture, truth: Picture, augment: Augment, rng: np.rando
     return np.minimum(photo * gain, np.float32(1)), np.minimum(truth * gain, np.float32(1))
 
 
-def jitter_mask(mask: Picture, rng: np.random.Generator) -> Picture:
-    """`mask` as a person or a detector might have given it: larger or smaller, ragged, holed, soft.
+def jitter_mask(mask: Floats, rng: np.random.Generator) -> Floats:
+    """Return `mask` with faults that people and detectors make: larger or smaller, ragged, with holes, soft.
 
     Args:
         mask: (H, W), [0, 1].
@@ -114,6 +111,6 @@ def jitter_mask(mask: Picture, rng: np.random.Generator) -> Picture:
     return np.clip(box_mean(rough, round(softness)), 0, 1)
 
 
-def _smooth_noise(shape: tuple[int, ...], grain: int, rng: np.random.Generator) -> Picture:
+def _smooth_noise(shape: tuple[int, ...], grain: int, rng: np.random.Generator) -> Floats:
     coarse = rng.standard_normal((max(2, shape[0] // grain + 1), max(2, shape[1] // grain + 1))).astype(np.float32)
     return np.asarray(Image.fromarray(coarse).resize((shape[1], shape[0]), Image.Resampling.BICUBIC))

@@ -1,4 +1,4 @@
-"""What a data set holds and what is wrong with it: the report behind `shadowmaskformer data check`."""
+"""Report what a data set holds and what is wrong with it, for `shadowmaskformer data check`."""
 
 from __future__ import annotations
 
@@ -10,18 +10,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 
-from shadowmaskformer.arrays import from_float, to_float
-from shadowmaskformer.data.derive import box_mean, derive_mask
+from shadowmaskformer.arrays import Floats, box_mean, from_float, to_float
+from shadowmaskformer.data.derive import derive_mask
 from shadowmaskformer.data.layouts import Dataset, Problem, ProblemKind, Triplet
-from shadowmaskformer.data.pictures import gray_draft, read_mask, read_rgb, resize, size_of
+from shadowmaskformer.data.pictures import gray_draft, read_dataset_mask, read_rgb, resize, size_of
 from shadowmaskformer.data.scenes import SAME_PICTURE, SAME_VIEW, CleanPictures
 from shadowmaskformer.errors import ImageReadError
 
 ALIGN_SIDE = 128
-"""Side of the square pictures that are laid over each other; a shift is seen from about 1 % of the picture."""
+"""Side of the square pictures that are compared; shifts from about 1 % of the picture are found."""
 SHIFT = 0.01
 """Shift of a pair, as a share of its width or height, from which it counts as misaligned."""
 NOTES: frozenset[ProblemKind] = frozenset(("maskless", "stray", "blank", "misaligned"))
@@ -46,8 +45,8 @@ class Overlap:
 
     Attributes:
         test: name of the split that should be unseen.
-        same_picture: its pictures whose clean picture is in train, also resized or recompressed.
-        same_view: further ones whose clean picture is another shot of a view in train.
+        same_picture: how many clean pictures are in train too, perhaps resized or recompressed.
+        same_view: how many more are other shots of a view in train.
         names: of `same_picture`.
     """
 
@@ -58,8 +57,8 @@ class Overlap:
 
 
 @dataclass
-class Report:
-    """All findings; `faults` make a data set unfit for training, `notes` do not."""
+class DatasetReport:
+    """All findings: `faults` make a data set unfit for training, `notes` do not."""
 
     folder: str
     layout: str
@@ -69,14 +68,14 @@ class Report:
     notes: tuple[Problem, ...]
 
     def as_json(self) -> dict[str, Any]:
-        """The report in JSON's types."""
+        """Return the report in JSON's types."""
         plain = asdict(self)
         for kind in ("faults", "notes"):
             plain[kind] = [{**problem, "file": str(problem["file"])} for problem in plain[kind]]
         return plain
 
 
-def check(dataset: Dataset, progress: Callable[[int, int], None] | None = None) -> Report:
+def check(dataset: Dataset, progress: Callable[[int, int], None] | None = None) -> DatasetReport:
     """Read every picture of `dataset` and report.
 
     Args:
@@ -112,17 +111,17 @@ def check(dataset: Dataset, progress: Callable[[int, int], None] | None = None) 
     )
     faults = tuple(problem for problem in problems if problem.kind not in NOTES)
     notes = tuple(problem for problem in problems if problem.kind in NOTES)
-    return Report(str(dataset.folder), dataset.layout, splits, overlaps, faults, notes)
+    return DatasetReport(str(dataset.folder), dataset.layout, splits, overlaps, faults, notes)
 
 
 _Finding = tuple[Path, ProblemKind, str]
 
 
 def _inspect(triplet: Triplet) -> tuple[tuple[int, int] | None, list[_Finding]]:
-    """Size of a sound pair (else None), and what there is to say about its files."""
+    """Return the size of a sound pair, or None, and what was found about its files."""
     findings: list[_Finding] = []
     sizes: dict[Path, tuple[int, int]] = {}
-    grays: dict[Path, NDArray[np.float32]] = {}
+    grays: dict[Path, Floats] = {}
     for path in (triplet.shadow, triplet.clean, triplet.mask):
         if path is None:
             continue
@@ -130,7 +129,7 @@ def _inspect(triplet: Triplet) -> tuple[tuple[int, int] | None, list[_Finding]]:
             sizes[path] = size_of(path)
             if path != triplet.mask:
                 grays[path] = gray_draft(path, ALIGN_SIDE)
-            elif not (marked := read_mask(path) > 127).any():
+            elif not (marked := read_dataset_mask(path) > 127).any():
                 findings.append((path, "blank", "marks no shadow"))
             elif marked.all():
                 findings.append((path, "blank", "marks the whole picture"))
@@ -158,8 +157,8 @@ def _by(size: tuple[int, int]) -> str:
     return f"{size[0]}x{size[1]}"
 
 
-def misalignment(shadow: NDArray[np.float32], clean: NDArray[np.float32]) -> tuple[float, float] | None:
-    """How far `shadow` lies below and to the right of `clean`, as shares of height and width.
+def misalignment(shadow: Floats, clean: Floats) -> tuple[float, float] | None:
+    """Return how far `shadow` lies below and to the right of `clean`, as shares of height and width.
 
     Args:
         shadow: luminance, (H, W), any range.
@@ -173,7 +172,7 @@ def misalignment(shadow: NDArray[np.float32], clean: NDArray[np.float32]) -> tup
     >>> misalignment(np.roll(wall, (2, -4), (0, 1)), wall)
     (0.03125, -0.0625)
     """
-    # Texture only: the logarithm minus its local mean, squeezed, so that a shadow's edge weighs as any other.
+    # Texture only: the logarithm minus its local mean, limited, so that a shadow's edge counts like any other.
     texture = []
     for gray in (shadow, clean):
         log = np.log(gray + 8)
@@ -188,7 +187,7 @@ def misalignment(shadow: NDArray[np.float32], clean: NDArray[np.float32]) -> tup
     best = float(likeness[row, column])
     if best < 0.12:
         return None
-    # A shift has to be worth it: repeated patterns are alike at many places.
+    # Repeated patterns match at many places: a shift must match clearly better than none.
     if best < likeness[0, 0] + 0.1:
         return 0.0, 0.0
     height, width = likeness.shape
@@ -205,7 +204,7 @@ def _overlap(name: str, triplets: Sequence[Triplet], test: CleanPictures, train:
 
 
 def contact_sheet(dataset: Dataset, rows: int = 12) -> Image.Image:
-    """Triplets spread over each split, two to a row: shadow, mask (derived where there is none) and clean."""
+    """Return triplets spread over each split, two a row: shadow, mask (derived if there is none) and clean."""
     chosen: list[tuple[str, Triplet]] = []
     for split in dataset.splits:
         triplets = dataset.split(split, allow_unpaired=True)
@@ -221,7 +220,7 @@ def contact_sheet(dataset: Dataset, rows: int = 12) -> Image.Image:
         try:
             shadow, clean = (resize(read_rgb(path), height, CELL) for path in (triplet.shadow, triplet.clean))
             if triplet.mask is not None:
-                mask = resize(read_mask(triplet.mask), height, CELL)
+                mask = resize(read_dataset_mask(triplet.mask), height, CELL)
             else:
                 mask = from_float(derive_mask(to_float(shadow), to_float(clean)))
         except ImageReadError:

@@ -2,10 +2,10 @@
 
 A shadow divides light, so it is a constant in the logarithm: `log(clean) - log(shadow)` is one threshold away
 from a mask, whatever the surface's colour. The threshold is a share of the picture's own shadow depth, so that
-faint shadows are found and strong ones do not drag the haze around them along. That depth is a median: the
-darkest joints between tiles, where a shadow looks deepest, do not speak for the tiles. The pair is never perfectly
-aligned and JPEG noise is large in the dark: the difference is averaged over a few pixels first, specks are voted
-away, and the mask is grown over the penumbra.
+faint shadows are found and strong ones do not include the haze around them. That depth is a median, because a shadow
+looks deepest in dark joints between tiles, which say little about the tiles. Pairs are never perfectly aligned, and
+JPEG noise is large in the dark. The difference is therefore averaged over a few pixels first, specks are removed by a
+majority vote, and the mask is grown over the penumbra.
 
 The constants were chosen so that the unrestored pictures of SRD's test split score as nearly as possible as
 published (S and NS under the 256 x 256 rule); no method's result was looked at.
@@ -14,8 +14,8 @@ published (S and NS under the 256 x 256 rule); no method's result was looked at.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from shadowmaskformer.arrays import Floats, box_mean
 from shadowmaskformer.errors import ArrayError
 from shadowmaskformer.masks.shape import grow
 
@@ -39,8 +39,8 @@ RULE = (2, SHARE, DEEPEST, CORE, FAINTEST, FLOOR, SMOOTHING, VOTE, GROWTH)
 """The rule's version and all constants: a mask depends on the pair and on these alone."""
 
 
-def derive_mask(shadow: NDArray[np.float32], clean: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Where `shadow` is in shadow, judged by its pair.
+def derive_mask(shadow: Floats, clean: Floats) -> Floats:
+    """Return where `shadow` is in shadow, from its difference to `clean`.
 
     Args:
         shadow: RGB with the shadow, (H, W, 3), [0, 1].
@@ -58,8 +58,8 @@ def derive_mask(shadow: NDArray[np.float32], clean: NDArray[np.float32]) -> NDAr
     """
     if shadow.shape != clean.shape or shadow.ndim != 3 or shadow.shape[2] != 3:
         raise ArrayError(
-            f"a pair of RGB pictures of one size is needed, got {shadow.shape} and {clean.shape}; "
-            "resize one to the other first"
+            f"a pair of RGB pictures of one size is needed, got {shadow.shape} and {clean.shape}",
+            "resize one to the other first",
         )
     side = min(shadow.shape[:2])
     # The mean over channels is that of three ratios: a shadow lit by blue sky shows in red and green.
@@ -70,27 +70,3 @@ def derive_mask(shadow: NDArray[np.float32], clean: NDArray[np.float32]) -> NDAr
     threshold = max(FAINTEST, SHARE * float(np.median(core))) if core.size else np.inf
     vote = box_mean((smooth > threshold).astype(np.float32), round(VOTE * side)) > 0.5
     return grow(vote.astype(np.float32), GROWTH * side)
-
-
-def box_mean(plane: NDArray[np.float32], radius: int) -> NDArray[np.float32]:
-    """Average of each pixel's square neighbourhood of `2 * radius + 1`, borders replicated.
-
-    Args:
-        plane: (H, W), any range.
-        radius: pixels; 0 returns `plane`.
-
-    >>> box_mean(np.array([[0.0, 0.0, 3.0]], np.float32), 1).tolist()
-    [[0.0, 1.0, 2.0]]
-    """
-    if radius <= 0:
-        return plane
-    width = 2 * radius + 1
-    for axis in (0, 1):
-        padding = [(0, 0), (0, 0)]
-        # One more in front: the difference of running sums then needs no special case at the border.
-        padding[axis] = (radius + 1, radius)
-        sums = np.pad(plane, padding, mode="edge").cumsum(axis=axis, dtype=np.float64)
-        upper = sums[width:] if axis == 0 else sums[:, width:]
-        lower = sums[:-width] if axis == 0 else sums[:, :-width]
-        plane = ((upper - lower) / width).astype(np.float32)
-    return plane

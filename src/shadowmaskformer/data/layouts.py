@@ -1,8 +1,8 @@
-"""Data sets as they lie on disk: which picture is the shadow, the mask and the clean one, split by split.
+"""Data sets on disk: which pictures are shadow, mask and clean ones, split by split.
 
-A folder of pictures says what it holds by its name: `train_A`, `shadow_free`, `SRD_testmask`, `cond`, `gt`.
-One reader of such names recognises every layout in use; pictures are then paired by name, never by position,
-because three sorted lists shift every pair when one file is missing.
+The name of a folder says what it holds: `train_A`, `shadow_free`, `SRD_testmask`, `cond`, `gt`. One function reads
+such names for every layout in use. Pictures are paired by name, never by position: in sorted lists, one missing file
+would shift all pairs after it.
 
 - istd: `{train,test}/{train,test}_{A,B,C}`, equal names `scene-n.png`.
 - istd+: the same with clean pictures in `_C_fixed` or `_C_fixed_official`, or adjusted ones repacked as `_C`.
@@ -70,7 +70,7 @@ class Triplet:
     clean: Path
     mask: Path | None = None
     scene: str | None = None
-    """The place, where names tell it (ISTD's `scene-n`); None: only the clean picture itself can tell."""
+    """The place, if the name contains it (ISTD's `scene-n`); None leaves it to comparing clean pictures."""
 
 
 ProblemKind = Literal["unpaired", "double", "maskless", "stray", "blank", "unreadable", "size", "misaligned"]
@@ -78,7 +78,7 @@ ProblemKind = Literal["unpaired", "double", "maskless", "stray", "blank", "unrea
 
 @dataclass(frozen=True)
 class Problem:
-    """A file with something wrong about it, and what, in words."""
+    """A file that has something wrong, and what it is."""
 
     split: str
     file: Path
@@ -103,28 +103,28 @@ class Dataset:
         return tuple(sorted(self._triplets, key=("train", "valid", "test", WHOLE).index))
 
     def split(self, name: str, *, allow_unpaired: bool = False) -> tuple[Triplet, ...]:
-        """The triplets of a split in order of their names.
+        """Return the triplets of a split in order of their names.
 
         Raises:
             DatasetError: there is no such split, or (unless `allow_unpaired`) it has files without a partner.
         """
         if name not in self._triplets:
             raise DatasetError(
-                f"{self.folder} has no split {name!r}; it has {', '.join(self.splits)}: name the folder above it, "
-                f"or put the pictures into folders called {name}"
+                f"{self.folder} has no split {name!r}, only {', '.join(self.splits)}",
+                f"name the folder above it, or put the pictures into folders called {name}",
             )
         unpaired = [p for p in self.problems if p.split == name and p.kind == "unpaired"]
         if unpaired and not allow_unpaired:
             raise DatasetError(
                 f"{self.folder}, split {name}: {len(unpaired)} pictures have no partner, "
-                f"{len(self._triplets[name])} have one ({first_ten(str(p.file.name) for p in unpaired)}); "
-                "take them out; `shadowmaskformer data check` lists them all"
+                f"{len(self._triplets[name])} have one ({first_ten(str(p.file.name) for p in unpaired)})",
+                "remove them; `shadowmaskformer data check` lists them all",
             )
         return self._triplets[name]
 
 
 def first_ten(names: Iterable[str]) -> str:
-    """The first ten of `names`, and how many more there are.
+    """Return the first ten of `names`, and how many more there are.
 
     >>> first_ten(["a", "b"])
     'a, b'
@@ -145,15 +145,15 @@ def open_dataset(folder: str | os.PathLike[str]) -> Dataset:
     """
     root = Path(folder)
     if not root.exists():
-        raise DatasetError(f"{root} does not exist; name the folder that holds the data set")
+        raise DatasetError(f"{root} does not exist", "name the folder that holds the data set")
     if root.is_file() and not _is_list(root):
-        raise DatasetError(f"{root} is no list with lines input|mask|gt; name a folder, and unpack an archive first")
+        raise DatasetError(f"{root} is no list with lines input|mask|gt", "name a folder; unpack an archive first")
     lists = [root] if root.is_file() else sorted(p for p in root.glob("*.txt") if _is_list(p))
     if lists:
         try:
             return _open_lists(root, lists)
         except DatasetError:
-            # Lists travel with code whose folders lie elsewhere; the folders beside them speak for themselves.
+            # Lists may come with code and name folders of another machine; then the folders beside them count.
             if root.is_file() or not _has_pairs(_role_folders(root, 3)):
                 raise
     found = _role_folders(root, 3)
@@ -170,26 +170,27 @@ def open_dataset(folder: str | os.PathLike[str]) -> Dataset:
     if not triplets:
         listed = first_ten(f"{p.relative_to(root)}/" for roles in found.values() for p in roles.values())
         raise DatasetError(
-            f"{root} has no folders that look like shadow and clean ({listed or 'no folders of pictures'}); "
-            "expected for example train/shadow and train/shadow_free, train_A and train_C, or cond and gt"
+            f"{root} has no folders that look like shadow and clean ({listed or 'no folders of pictures'})",
+            "expected for example train/shadow and train/shadow_free, train_A and train_C, or cond and gt",
         )
     if not any(triplets.values()):
         raise DatasetError(
             f"{root} holds no pairs: {len(problems)} pictures without a partner "
-            f"({first_ten(p.file.name for p in problems)}); give both pictures of a pair the same name"
+            f"({first_ten(p.file.name for p in problems)})",
+            "give both pictures of a pair the same name",
         )
     return Dataset(root, _layout_name(found, triplets), triplets, problems)
 
 
 def pictures_in(folder: Path) -> list[Path]:
-    """The picture files directly in `folder`, by name; hidden files and other kinds are passed over."""
+    """Return the picture files directly in `folder`, by name, without hidden files and other kinds."""
     with os.scandir(folder) as entries:
         names = [e.name for e in entries if not e.name.startswith(".") and e.is_file()]
     return [folder / name for name in sorted(names) if Path(name).suffix.lower() in PICTURE_SUFFIXES]
 
 
 def read_folder_name(name: str) -> tuple[str | None, str | None, int]:
-    """Split, role and rank that a folder's name tells; None where it tells none.
+    """Return the split, role and rank in a folder's name; None for those that it does not name.
 
     >>> read_folder_name("train_C_fixed_official"), read_folder_name("SRD_testmask")
     (('train', 'clean', 3), ('test', 'mask', 0))
@@ -227,7 +228,7 @@ def _has_pairs(found: dict[str, dict[str, Path]]) -> bool:
 
 
 def _role_folders(root: Path, levels: int) -> dict[str, dict[str, Path]]:
-    """Folders by split and role, from the names on the way down from `root`.
+    """Return folders by split and role, from the names on the path from `root`.
 
     Three levels hold every layout in use, a fourth what an archive may wrap around it.
     """
@@ -244,8 +245,8 @@ def _role_folders(root: Path, levels: int) -> dict[str, dict[str, Path]]:
         key = (split or WHOLE, role)
         if key in ranked and ranked[key][0] == rank:
             raise DatasetError(
-                f"{ranked[key][1]} and {folder} both look like the {role} pictures of split {key[0]}; "
-                "move one away or name a folder further down"
+                f"{ranked[key][1]} and {folder} both look like the {role} pictures of split {key[0]}",
+                "move one away or name a folder further down",
             )
         if key not in ranked or rank > ranked[key][0]:
             ranked[key] = (rank, folder)
@@ -293,7 +294,7 @@ def _pair(split: str, roles: dict[str, Path], problems: list[Problem]) -> tuple[
 
 
 def _by_key(split: str, role: str, folder: Path, wanted: set[str], problems: list[Problem]) -> dict[str, Path]:
-    """Pictures of `folder` by the name that pairs them: the stem if `wanted`, else without its suffix."""
+    """Return the pictures of `folder` by the name that pairs them: the stem if `wanted`, else without its suffix."""
     files: dict[str, Path] = {}
     for path in pictures_in(folder):
         key = path.stem if path.stem in wanted or role == "shadow" else _without_suffix(path.stem, role)

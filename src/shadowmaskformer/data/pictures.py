@@ -1,7 +1,7 @@
-"""Bulk reading of data-set pictures: 8-bit RGB and masks, nothing else.
+"""Fast reading of data-set pictures: 8-bit RGB and masks.
 
-`photo` keeps the depth, colour profile and metadata of a photograph; training reads thousands of plain pictures and
-needs none of that.
+`photo` keeps the depth, colour profile and metadata of a user's photograph. Training reads thousands of plain pictures
+and needs none of that.
 """
 
 from __future__ import annotations
@@ -11,19 +11,18 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 from PIL import Image, ImageOps, UnidentifiedImageError
 
 from shadowmaskformer import masks
-from shadowmaskformer.arrays import from_float
+from shadowmaskformer.arrays import Floats, Levels, from_float
 from shadowmaskformer.errors import ArrayError, ImageReadError, MaskError
 from shadowmaskformer.photo import DECODER_ERRORS
 
 FORMATS = ("JPEG", "PNG", "TIFF", "BMP", "WEBP")
 
 
-def read_rgb(path: Path, *, upright: bool = False) -> NDArray[np.uint8]:
-    """The picture in `path`, (H, W, 3), as stored: pairs agree in pixels, not in rotation tags; or `upright`."""
+def read_rgb(path: Path, *, upright: bool = False) -> Levels:
+    """Return the picture in `path`, (H, W, 3), as stored or `upright`: pairs agree in pixels, not in rotation tags."""
     with _opened(path) as image:
         if upright:
             with suppress(*DECODER_ERRORS):  # a damaged EXIF block: as stored
@@ -31,10 +30,10 @@ def read_rgb(path: Path, *, upright: bool = False) -> NDArray[np.uint8]:
         return np.asarray(image.convert("RGB"))
 
 
-def read_mask(path: Path) -> NDArray[np.uint8]:
-    """The mask in `path`, (H, W), 255 = shadow; JPEG noise around 0 and 255 is gone, soft edges stay.
+def read_dataset_mask(path: Path) -> Levels:
+    """Return the mask in `path`, (H, W), 255 = shadow, without JPEG noise around 0 and 255; soft edges stay.
 
-    Also where it is saved as 0 and 1, in a colour, in a palette or as transparency.
+    It may be saved as 0 and 1, in a colour, in a palette or as transparency.
     """
     with _opened(path) as image:
         if image.mode == "P":
@@ -51,29 +50,29 @@ def read_mask(path: Path) -> NDArray[np.uint8]:
 
 
 def size_of(path: Path) -> tuple[int, int]:
-    """Height and width, from the header alone."""
+    """Return height and width, from the header alone."""
     with _opened(path) as image:
         return image.height, image.width
 
 
-def gray_thumbnail(path: Path, side: int) -> NDArray[np.float32]:
-    """The picture's luminance averaged down to `side` x `side`, float, [0, 255]."""
+def gray_thumbnail(path: Path, side: int) -> Floats:
+    """Return the picture's luminance averaged down to `side` x `side`, [0, 255]."""
     # Float and a triangle filter: rounding and a box filter's phase differ between sizes of one picture.
     with _opened(path) as image:
         gray = image.convert("L").convert("F")
     return np.asarray(gray.resize((side, side), Image.Resampling.BILINEAR), np.float32)
 
 
-def gray_draft(path: Path, side: int) -> NDArray[np.float32]:
-    """The picture's luminance at `side` x `side`, decoded as coarsely as the file allows; float, [0, 255]."""
+def gray_draft(path: Path, side: int) -> Floats:
+    """Return the picture's luminance at `side` x `side`, decoded as coarsely as the file allows, [0, 255]."""
     with _opened(path) as image:
         image.draft("L", (side, side))
         small = image.convert("L").resize((side, side), Image.Resampling.BILINEAR)
     return np.asarray(small, np.float32)
 
 
-def resize(picture: NDArray[np.uint8], height: int, width: int) -> NDArray[np.uint8]:
-    """`picture`, (H, W) or (H, W, 3), at another size; bicubic, widened when shrinking."""
+def resize(picture: Levels, height: int, width: int) -> Levels:
+    """Return `picture`, (H, W) or (H, W, 3), at another size: bicubic, antialiased when it shrinks."""
     if picture.shape[:2] == (height, width):
         return picture
     return np.asarray(Image.fromarray(picture).resize((width, height), Image.Resampling.BICUBIC))
@@ -81,7 +80,7 @@ def resize(picture: NDArray[np.uint8], height: int, width: int) -> NDArray[np.ui
 
 @contextmanager
 def _opened(path: Path) -> Generator[Image.Image]:
-    """The picture in `path`; what its decoder raises meanwhile names the file."""
+    """Yield the picture in `path`; errors of its decoder name the file."""
     try:
         with Image.open(path, formats=FORMATS) as image:
             yield image
@@ -91,4 +90,4 @@ def _opened(path: Path) -> Generator[Image.Image]:
 
 def _unreadable(path: Path, error: Exception) -> ImageReadError:
     reason = "not a picture" if isinstance(error, UnidentifiedImageError) else str(error).splitlines()[0]
-    return ImageReadError(f"{path}: {reason}; copy it again")
+    return ImageReadError(f"{path}: {reason}", "copy it again")

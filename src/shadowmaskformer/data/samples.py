@@ -1,8 +1,8 @@
-"""Training samples from pictures decoded once: each a pure function of the seed and its position in the run.
+"""Training samples, drawn from pictures that were decoded once.
 
-`build_cache` decodes a data set into one memory-mapped file at a working size, clean pictures shared by many
-pairs once; `Samples` draws from it. No state is kept between draws, so any number of processes and threads
-gets the same samples, and a resumed run goes on with the sample after the last.
+`build_cache` decodes a data set into one memory-mapped file at a working size; a clean picture that many pairs share
+is stored once. `Samples` draws from it. A sample depends only on the seed and its position in the run, so that any
+number of processes and threads get the same samples, and a resumed run continues with the next one.
 """
 
 from __future__ import annotations
@@ -15,29 +15,49 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from shadowmaskformer.arrays import from_float, to_float
-from shadowmaskformer.data import derive
+from shadowmaskformer.arrays import Floats, Levels, from_float, to_float
+from shadowmaskformer.data import adjust, derive
 from shadowmaskformer.data.augment import Augment, change_light, draw_box, jitter_mask, turn
 from shadowmaskformer.data.layouts import Triplet, first_ten
-from shadowmaskformer.data.pictures import read_mask, read_rgb, resize, size_of
+from shadowmaskformer.data.pictures import read_dataset_mask, read_rgb, resize, size_of
 from shadowmaskformer.data.scenes import content_key, fingerprint
 from shadowmaskformer.data.synthetic import draw as draw_shadow
-from shadowmaskformer.errors import DatasetError, ImageReadError, OutputError
+from shadowmaskformer.errors import ConfigError, DatasetError, ImageReadError, OutputError
 from shadowmaskformer.files import write_atomically
 
 PICTURES, INDEX = "pictures.bin", "index.json"
 SIDE = 320
-"""Shorter side of the stored pictures, in pixels, unless somebody needs larger ones."""
+"""Shorter side of the stored pictures, in pixels, unless larger ones are needed."""
 TOLERATED = 0.001
-"""Share of unreadable pictures that a run survives."""
+"""Share of unreadable pictures that a run tolerates."""
 CROP_TRIES = 6
 """How often a crop without a shadow's edge is drawn again."""
+
+Truth = Literal["as-taken", "own-light"]
+"""Which truth to learn: the clean picture as it was taken, or brought to the light of its photo.
+
+A clean picture is taken moments before or after its photo, so its light differs a little everywhere. `own-light`
+changes each channel of it by the line that meets the photo outside the shadow (`data.adjust`), as ISTD+ does.
+"""
+TRUTHS: tuple[Truth, ...] = get_args(Truth)
+
+
+def check_truth(truth: str) -> Truth:
+    """Return `truth`, or raise ConfigError if it is not one of `TRUTHS`.
+
+    >>> check_truth("own-light")
+    'own-light'
+    """
+    for known in TRUTHS:
+        if truth == known:
+            return known
+    raise ConfigError(f"truth is {truth!r}; choose one of {', '.join(TRUTHS)}")
 
 
 @dataclass(frozen=True)
@@ -64,9 +84,9 @@ class Sample:
     """
 
     name: str
-    photo: NDArray[np.float32]
-    mask: NDArray[np.float32]
-    truth: NDArray[np.float32]
+    photo: Floats
+    mask: Floats
+    truth: Floats
 
 
 class Cache:
@@ -81,8 +101,8 @@ class Cache:
     def __len__(self) -> int:
         return len(self.entries)
 
-    def pictures(self, index: int) -> tuple[NDArray[np.uint8], NDArray[np.uint8], NDArray[np.uint8]]:
-        """Shadow (H, W, 3), mask (H, W) and clean (H, W, 3) as views of the file, [0, 255]."""
+    def pictures(self, index: int) -> tuple[Levels, Levels, Levels]:
+        """Return shadow (H, W, 3), mask (H, W) and clean (H, W, 3) as views of the file, [0, 255]."""
         entry = self.entries[index]
         shape = (entry.height, entry.width)
         return (
@@ -91,7 +111,7 @@ class Cache:
             self._view(entry.clean, (*shape, 3)),
         )
 
-    def _view(self, offset: int, shape: tuple[int, ...]) -> NDArray[np.uint8]:
+    def _view(self, offset: int, shape: tuple[int, ...]) -> Levels:
         return self._bytes[offset : offset + int(np.prod(shape))].reshape(shape)
 
 
@@ -100,35 +120,38 @@ def build_cache(
     folder: Path,
     *,
     side: int = SIDE,
+    truth: Truth = "as-taken",
     progress: Callable[[int, int], None] | None = None,
 ) -> Cache:
-    """Decode `triplets` into `folder`, or reopen it when it holds just them.
+    """Decode `triplets` into `folder`, or reopen it if it already holds exactly them.
 
     Args:
         triplets: what to decode; missing masks are derived from the pair.
-        folder: belongs to the cache; written beside and renamed, so it is whole or absent.
+        folder: for this cache alone; written under another name and renamed, so that it is whole or absent.
         side: shorter side of the stored pictures; smaller pictures stay as they are.
+        truth: store the clean pictures `as-taken`, or in the `own-light` of each pair's photo.
         progress: called with (done, all) while decoding.
 
     Raises:
         DatasetError: no triplets, pairs of different sizes, or more than 0.1 % unreadable.
     """
     if not triplets:
-        raise DatasetError("no pictures to train on; check the split's name and the data set's folder")
-    key = f"2:{side}:{fingerprint(triplets)}"
+        raise DatasetError("no pictures to train on", "check the split's name and the data set's folder")
+    light = f":{truth} {adjust.RULE}" if check_truth(truth) == "own-light" else ""
+    key = f"2:{side}:{fingerprint(triplets)}{light}"
     if _is_whole(folder, key):
         return Cache(folder)
     partial = folder.with_name(f"{folder.name}.partial-{os.getpid()}")
     try:
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(parents=True)
-        _write_cache(triplets, partial, side, key, progress)
+        _write_cache(triplets, partial, side, truth, key, progress)
         if folder.exists():
             shutil.rmtree(folder)
         partial.replace(folder)
     except OSError as error:
         raise OutputError(
-            f"cannot write the cache {folder.name}: {error.strerror}; free space or choose another"
+            f"cannot write the cache {folder}: {error.strerror}", "free space or choose another {cache}"
         ) from error
     finally:
         shutil.rmtree(partial, ignore_errors=True)
@@ -136,7 +159,7 @@ def build_cache(
 
 
 def _is_whole(folder: Path, key: str) -> bool:
-    """Whether the cache for `key` lies in `folder` undamaged."""
+    """Return whether `folder` holds the whole cache for `key`."""
     try:
         index = json.loads((folder / INDEX).read_text(encoding="utf-8"))
         return index["key"] == key and (folder / PICTURES).stat().st_size == index["bytes"]
@@ -148,6 +171,7 @@ def _write_cache(
     triplets: Sequence[Triplet],
     folder: Path,
     side: int,
+    truth: Truth,
     key: str,
     progress: Callable[[int, int], None] | None,
 ) -> None:
@@ -156,7 +180,7 @@ def _write_cache(
     unequal: list[str] = []
     cleans: dict[str, int] = {}
     with (folder / PICTURES).open("wb") as file, ThreadPoolExecutor(os.cpu_count()) as pool:
-        for done, (triplet, decoded) in enumerate(_in_order(pool, triplets, side), start=1):
+        for done, (triplet, decoded) in enumerate(_in_order(pool, triplets, side, truth), start=1):
             if isinstance(decoded, _Failure):
                 (unequal if decoded.unequal else skipped).append(f"{triplet.name}: {decoded.reason}")
             else:
@@ -174,19 +198,19 @@ def _write_cache(
         size = file.tell()
     if unequal:
         raise DatasetError(
-            f"{len(unequal)} of {len(triplets)} pairs differ in size ({first_ten(unequal)}); "
-            "`shadowmaskformer data check` lists them all"
+            f"{len(unequal)} of {len(triplets)} pairs differ in size ({first_ten(unequal)})",
+            "`shadowmaskformer data check` lists them all",
         )
     if not entries or len(skipped) > TOLERATED * len(triplets):
         raise DatasetError(
-            f"{len(skipped)} of {len(triplets)} pictures cannot be read ({first_ten(skipped)}); "
-            "copy them again or take them out"
+            f"{len(skipped)} of {len(triplets)} pictures cannot be read ({first_ten(skipped)})",
+            "copy them again or remove them",
         )
     about = {"key": key, "bytes": size, "skipped": skipped, "entries": [asdict(entry) for entry in entries]}
     write_atomically(folder / INDEX, json.dumps(about).encode())
 
 
-_Decoded = tuple[NDArray[np.uint8], NDArray[np.uint8], NDArray[np.uint8], str]
+_Decoded = tuple[Levels, Levels, Levels, str]
 
 
 @dataclass(frozen=True)
@@ -196,17 +220,17 @@ class _Failure:
 
 
 def _in_order(
-    pool: ThreadPoolExecutor, triplets: Iterable[Triplet], side: int
+    pool: ThreadPoolExecutor, triplets: Iterable[Triplet], side: int, truth: Truth
 ) -> Iterator[tuple[Triplet, _Decoded | _Failure]]:
     listed = list(triplets)
     # In portions: a pool decodes everything at once if it may, and a data set does not fit into memory.
     for start in range(0, len(listed), 64):
         part = listed[start : start + 64]
-        yield from zip(part, pool.map(lambda triplet: _decode(triplet, side), part), strict=True)
+        yield from zip(part, pool.map(lambda triplet: _decode(triplet, side, truth), part), strict=True)
 
 
-def _decode(triplet: Triplet, side: int) -> _Decoded | _Failure:
-    """Shadow, mask, clean at the working size and the clean file's key; or why not."""
+def _decode(triplet: Triplet, side: int, truth: Truth) -> _Decoded | _Failure:
+    """Return shadow, mask and clean at the working size and a key of the clean picture, or why it failed."""
     try:
         sizes = {size_of(path) for path in (triplet.shadow, triplet.clean)}
         if len(sizes) > 1:
@@ -218,13 +242,18 @@ def _decode(triplet: Triplet, side: int) -> _Decoded | _Failure:
         if triplet.mask is None:
             mask = from_float(derive.derive_mask(to_float(shadow), to_float(clean)))
         else:
-            mask = resize(read_mask(triplet.mask), height, width)
-        return shadow, mask, clean, content_key(triplet.clean)
+            mask = resize(read_dataset_mask(triplet.mask), height, width)
+        key = content_key(triplet.clean)
+        if truth == "own-light":
+            # No longer shared: the same clean picture gets another light beside another photo.
+            clean = from_float(adjust.adjust_clean(to_float(shadow), to_float(clean), to_float(mask)))
+            key = f"{key} {content_key(triplet.shadow)}"
+        return shadow, mask, clean, key
     except ImageReadError as error:
         return _Failure(str(error))
 
 
-def _append(file: BinaryIO, picture: NDArray[np.uint8]) -> int:
+def _append(file: BinaryIO, picture: Levels) -> int:
     offset = file.tell()
     file.write(picture.tobytes())
     return offset
@@ -244,7 +273,7 @@ class Samples:
         return len(self._chosen)
 
     def draw(self, position: int, size: int | tuple[int, int]) -> Sample:
-        """The sample at `position` of the run: a picture of a fresh permutation each epoch, augmented.
+        """Return the sample at `position` of the run: augmented, in a new order each epoch.
 
         Args:
             position: number of the sample, counted over all batches and processes.
@@ -268,13 +297,13 @@ class Samples:
         return Sample(self.cache.entries[index].name, photo, soft, truth)
 
     def whole(self, index: int, size: int | tuple[int, int]) -> Sample:
-        """Picture `index`, whole and unchanged but for its size."""
+        """Return picture `index`, whole, with only its size changed."""
         chosen = self._chosen[index]
         shadow, mask, clean = (_scaled(picture, size, None) for picture in self.cache.pictures(chosen))
         return Sample(self.cache.entries[chosen].name, shadow, mask, clean)
 
-    def _edge_box(self, mask: NDArray[np.uint8], rng: np.random.Generator) -> tuple[float, float, float, float]:
-        """A part that shows both shadow and light, if a few tries find one."""
+    def _edge_box(self, mask: Levels, rng: np.random.Generator) -> tuple[float, float, float, float]:
+        """Return a part that shows both shadow and light, if a few tries find one."""
         height, width = mask.shape
         box = draw_box(height, width, self.augment.smallest_crop, rng)
         for _ in range(CROP_TRIES):
@@ -290,10 +319,8 @@ def _permutation(seed: int, epoch: int, length: int) -> NDArray[np.int64]:
     return np.random.default_rng((seed, epoch, 0)).permutation(length)
 
 
-def _scaled(
-    picture: NDArray[np.uint8], size: int | tuple[int, int], box: tuple[float, float, float, float] | None
-) -> NDArray[np.float32]:
-    """The part `box` of `picture` at `size`, float, [0, 1]; bicubic, widened when shrinking."""
+def _scaled(picture: Levels, size: int | tuple[int, int], box: tuple[float, float, float, float] | None) -> Floats:
+    """Return the part `box` of `picture` at `size`, [0, 1]: bicubic, antialiased when it shrinks."""
     height, width = (size, size) if isinstance(size, int) else size
     image = Image.fromarray(picture)
     resized = image.resize((width, height), Image.Resampling.BICUBIC, box=box, reducing_gap=2.0)

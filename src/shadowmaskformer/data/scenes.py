@@ -1,8 +1,8 @@
-"""Which pictures show the same scene: splits without leaks, and a name for a data set's content.
+"""Which pictures show the same scene: splits without leaks, and a hash of a data set's content.
 
-SRD photographs one view under many shadows and shares its clean picture among them, also between train and
-test. A split by shadow picture would therefore validate on walls the network has seen. Ours keeps whole scenes
-apart, and beside them some pictures of seen scenes, to tell what a network has learned from what it remembers.
+SRD photographs one view under many shadows, which share a clean picture, also between train and test. A split by
+shadow picture would validate on walls that the network has seen. This one keeps whole scenes apart. It also keeps some
+pictures of seen scenes apart, to show the difference between learning and remembering.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from shadowmaskformer.arrays import Floats
 from shadowmaskformer.data import derive
 from shadowmaskformer.data.layouts import Triplet
 from shadowmaskformer.data.pictures import gray_thumbnail
@@ -34,12 +34,12 @@ SAME_VIEW = 6.0
 
 
 def content_key(path: Path) -> str:
-    """A hash of the file's bytes: equal for identical files only."""
+    """Return a hash of the file's bytes: equal for identical files only."""
     return hashlib.blake2b(path.read_bytes(), digest_size=16).hexdigest()
 
 
 def fingerprint(triplets: Sequence[Triplet]) -> str:
-    """A name for the content of `triplets`: names, byte sizes and a sample of the bytes of every file.
+    """Return a hash of the content of `triplets`: names, byte sizes and a sample of the bytes of every file.
 
     A missing mask is derived, so the rule that does it belongs to the content. Independent of where the data set
     lies and of file times, so that a resumed run knows its data on another machine too.
@@ -80,18 +80,18 @@ class CleanPictures:
     def __len__(self) -> int:
         return len(self.paths)
 
-    def nearest(self, other: CleanPictures) -> NDArray[np.float32]:
-        """Distance of each picture to the most similar one of `other`, (len(self),); inf where there is none."""
+    def nearest(self, other: CleanPictures) -> Floats:
+        """Return each picture's distance to the most similar one of `other`, (len(self),); inf if there is none."""
         return np.fmin.reduce(self.distances(other), axis=1, initial=np.inf)
 
-    def distances(self, other: CleanPictures) -> NDArray[np.float32]:
-        """RMS difference of the thumbnails, (len(self), len(other)), [0, 255]."""
+    def distances(self, other: CleanPictures) -> Floats:
+        """Return the RMS difference of the thumbnails, (len(self), len(other)), [0, 255]."""
         # Row by row: the expanded square would lose the small distances that matter to rounding.
         rows = [np.sqrt(np.square(other.thumbnails - row).mean(axis=1)) for row in self.thumbnails]
         return np.stack(rows) if rows else np.zeros((0, len(other)), np.float32)
 
 
-def _thumbnail(path: Path) -> NDArray[np.float32]:
+def _thumbnail(path: Path) -> Floats:
     try:
         return gray_thumbnail(path, SIDE).ravel()
     except ImageReadError:
@@ -99,7 +99,7 @@ def _thumbnail(path: Path) -> NDArray[np.float32]:
 
 
 def scene_groups(triplets: Sequence[Triplet]) -> tuple[int, ...]:
-    """A scene number for each triplet: by its name where the name tells, else by the clean picture's look."""
+    """Return a scene number for each triplet: from its name if it has one, else by comparing clean pictures."""
     pictures = CleanPictures([t for t in triplets if t.scene is None])
     near = pictures.distances(pictures) <= SAME_VIEW
     group = list(range(len(pictures)))
@@ -148,7 +148,7 @@ def validation_split(
         At most as many pictures as asked for; of unseen scenes at least one.
     """
     if len(triplets) < 2:
-        raise DatasetError(f"{len(triplets)} pairs cannot be split into training and validation; add some")
+        raise DatasetError(f"{len(triplets)} pairs cannot be split into training and validation", "add some")
     wanted = max(1, round(share * len(triplets)))
     scenes = _at_least_two(scene_groups(triplets), triplets)
     sizes = np.bincount(scenes)
@@ -178,7 +178,7 @@ def validation_split(
 
 
 def _at_least_two(scenes: tuple[int, ...], triplets: Sequence[Triplet]) -> tuple[int, ...]:
-    """The scenes; where there is only one, each different clean picture, or at last each picture, for a scene."""
+    """Return the scenes; if there is only one, take each clean picture, or else each picture, for a scene."""
     if len(set(scenes)) > 1:
         return scenes
     numbers: dict[str, int] = {}
@@ -189,7 +189,7 @@ def _at_least_two(scenes: tuple[int, ...], triplets: Sequence[Triplet]) -> tuple
 
 
 def unseen_scenes(test: Sequence[Triplet], train: Sequence[Triplet]) -> tuple[bool, ...]:
-    """For each test triplet, whether its clean picture is absent from `train`, in any size or quality."""
+    """Return for each test triplet whether its clean picture is absent from `train`, in any size or quality."""
     pictures = CleanPictures(test)
     nearest = pictures.nearest(CleanPictures(train))
     return tuple(bool(nearest[number] > SAME_PICTURE) for number in pictures.which)

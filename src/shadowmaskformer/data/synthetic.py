@@ -169,7 +169,7 @@ def random_light(free: np.ndarray, rng: np.random.Generator) -> Light:
 
 
 def person(rng: np.random.Generator) -> Silhouette:
-    """Return somebody standing or walking, arms at rest or raised."""
+    """Return a person standing or walking, arms at rest or raised."""
     stride, sway = rng.uniform(0.02, 0.16), rng.uniform(-0.03, 0.03)
     hip, shoulder = np.array([sway / 2, 0.5]), np.array([sway, 0.8])
     head = np.array([sway * 1.2, 0.93])

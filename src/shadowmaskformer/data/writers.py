@@ -1,4 +1,4 @@
-"""New files: masks that a data set lacks, truth in its own exposure, and data sets drawn on photographs."""
+"""Write new files: masks that a data set lacks, adjusted truth, and data sets drawn on photographs."""
 
 from __future__ import annotations
 
@@ -12,14 +12,13 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 from PIL import Image
 
-from shadowmaskformer.arrays import from_float, to_float
+from shadowmaskformer.arrays import Floats, Levels, from_float, to_float
 from shadowmaskformer.data.adjust import adjust_clean
 from shadowmaskformer.data.derive import derive_mask
 from shadowmaskformer.data.layouts import WHOLE, Dataset, Triplet, pictures_in, read_folder_name
-from shadowmaskformer.data.pictures import read_mask, read_rgb, resize
+from shadowmaskformer.data.pictures import read_dataset_mask, read_rgb, resize
 from shadowmaskformer.data.synthetic import draw
 from shadowmaskformer.errors import DatasetError, ImageReadError, OutputError
 from shadowmaskformer.files import write_atomically
@@ -32,99 +31,113 @@ SYNTHETIC_SIDE = 640
 
 @dataclass
 class Written:
-    """What a writer did: pictures made, those that were there already, and those it could not read."""
+    """What a writer did.
+
+    Attributes:
+        written: pictures made.
+        already_there: pictures that an earlier call had made.
+        not_needed: pairs that have a mask of the data set's own, so that none was derived.
+        failed: why a picture could not be made, one line each.
+    """
 
     written: int = 0
     already_there: int = 0
+    not_needed: int = 0
     failed: tuple[str, ...] = ()
 
 
 def write_masks(
-    dataset: Dataset, out: Path | None = None, *, overwrite: bool = False, progress: Progress | None = None
+    dataset: Dataset, output: Path | None = None, *, overwrite: bool = False, progress: Progress | None = None
 ) -> Written:
     """Derive a mask for each pair that has none and write it as PNG, 255 = shadow.
 
     Args:
         dataset: a recognised data set.
-        out: folder for `{split}/mask/NAME.png`; None: beside the shadow pictures, where readers find it.
-        overwrite: replace masks that are there; only in a folder of their own, for those beside the pictures may be
-            the data set's.
+        output: folder for `{split}/mask/NAME.png`; None: beside the shadow pictures, where readers find it.
+        overwrite: replace existing masks; only with `output`, because masks beside the pictures may be the data
+            set's own.
         progress: called with (done, all).
     """
-    if overwrite and out is None:
-        raise OutputError("masks beside the pictures may be the data set's own; delete them yourself or choose -o")
+    if overwrite and output is None:
+        raise OutputError(
+            "masks beside the pictures may be the data set's own", "delete them yourself or choose another {output}"
+        )
 
-    def make(triplet: Triplet) -> NDArray[np.uint8]:
+    def make(triplet: Triplet) -> Levels:
         shadow, clean = _pair(triplet)
         return from_float(derive_mask(shadow, clean))
 
-    work: list[_Job] = []
+    work: list[_Output] = []
+    not_needed = 0
     for split in dataset.splits:
         triplets = dataset.split(split, allow_unpaired=True)
+        not_needed += sum(triplet.mask is not None for triplet in triplets)
         if missing := [triplet for triplet in triplets if triplet.mask is None]:
-            folder = _mask_folder(triplets, split, out)
-            work += [_Job((folder / f"{triplet.name}.png",), partial(_one, make, triplet)) for triplet in missing]
-    return _write_all(work, overwrite, progress)
+            folder = _mask_folder(triplets, split, output)
+            work += [_Output((folder / f"{triplet.name}.png",), partial(_one, make, triplet)) for triplet in missing]
+    done = _write_all(work, overwrite, progress)
+    done.not_needed = not_needed
+    return done
 
 
 def write_adjusted(
-    dataset: Dataset, out: Path, *, overwrite: bool = False, progress: Progress | None = None
+    dataset: Dataset, output: Path, *, overwrite: bool = False, progress: Progress | None = None
 ) -> Written:
     """Write ISTD+ from ISTD: clean pictures fitted to the shadow pictures' exposure outside the mask.
 
     Args:
         dataset: a recognised data set; masks that it lacks are derived.
-        out: folder for `{split}/{split}_C_fixed/NAME.png` (without splits, `train`); shadow pictures and masks are
-            linked beside them (copied where links are impossible), so that it is a data set of its own.
+        output: folder for `{split}/{split}_C_fixed/NAME.png` (without splits, `train`); shadow pictures and masks are
+            linked beside them (copied where links are impossible), so that it is a complete data set.
         overwrite: replace pictures that are there.
         progress: called with (done, all).
     """
     members = {split: dataset.split(split, allow_unpaired=True) for split in dataset.splits}
     if any("c_fixed" in triplet.clean.parent.name.lower() for split in members.values() for triplet in split[:1]):
-        raise DatasetError(f"{dataset.folder} is adjusted already; give the folder of ISTD as it was published")
+        raise DatasetError(f"{dataset.folder} is adjusted already", "give the folder of ISTD as it was published")
 
-    def make(triplet: Triplet) -> NDArray[np.uint8]:
+    def make(triplet: Triplet) -> Levels:
         shadow, clean = _pair(triplet)
-        mask = derive_mask(shadow, clean) if triplet.mask is None else to_float(read_mask(triplet.mask))
+        mask = derive_mask(shadow, clean) if triplet.mask is None else to_float(read_dataset_mask(triplet.mask))
         if mask.shape != shadow.shape[:2]:
-            raise ImageReadError(f"{triplet.mask}: mask and picture differ in size; save the mask at photo size")
+            raise ImageReadError(f"{triplet.mask}: mask and picture differ in size", "save the mask at photo size")
         return from_float(adjust_clean(shadow, clean, mask))
 
-    work: list[_Job] = []
+    work: list[_Output] = []
     for split, triplets in members.items():
         name = "train" if split == WHOLE else split
-        shadows, masks, cleans = (out / name / f"{name}_{role}" for role in ("A", "B", "C_fixed"))
+        shadows, masks, cleans = (output / name / f"{name}_{role}" for role in ("A", "B", "C_fixed"))
         for triplet in triplets:
             _link(triplet.shadow, shadows / f"{triplet.name}{triplet.shadow.suffix}")
             if triplet.mask is not None:
                 _link(triplet.mask, masks / f"{triplet.name}{triplet.mask.suffix}")
-            work.append(_Job((cleans / f"{triplet.name}.png",), partial(_one, make, triplet)))
+            work.append(_Output((cleans / f"{triplet.name}.png",), partial(_one, make, triplet)))
     return _write_all(work, overwrite, progress)
 
 
 def write_synthetic(
     photos: Path,
-    out: Path,
+    output: Path,
     *,
     per_photo: int = 4,
     seed: int = 0,
     overwrite: bool = False,
     progress: Progress | None = None,
 ) -> Written:
-    """Draw synthetic shadows on a folder of ordinary photographs: a data set of its own.
+    """Make a data set by drawing synthetic shadows on a folder of photographs.
 
     Args:
         photos: folder of pictures without cast shadows.
-        out: folder for `train/{cond,mask,gt}/NAME-N.png`, the released code's layout.
+        output: folder for `train/{cond,mask,gt}/NAME-N.png`, the released code's layout.
         per_photo: how many different shadows each photo gets.
         seed: which; a photo's shadows depend on it and on the photo's name alone.
         overwrite: replace pictures that are there.
         progress: called with (done, all).
     """
     if not photos.is_dir():
-        raise DatasetError(f"{photos} is not a folder; name one that holds photographs")
+        raise DatasetError(f"{photos} is not a folder", "name one that holds photographs")
     found: dict[str, Path] = {}
-    made = (out / "train").resolve()
+    made = (output / "train").resolve()
     inner = sorted(path for path in photos.rglob("*") if path.is_dir() and not path.resolve().is_relative_to(made))
     for folder in (photos, *inner):
         if any(part.startswith(".") for part in folder.relative_to(photos).parts):
@@ -132,12 +145,12 @@ def write_synthetic(
         for path in pictures_in(folder):
             name = "-".join(path.relative_to(photos).with_suffix("").parts)
             if name in found:
-                raise DatasetError(f"{found[name].name} and {path.name} would get the same names; rename one")
+                raise DatasetError(f"{found[name].name} and {path.name} would get the same names", "rename one")
             found[name] = path
     if not found:
-        raise DatasetError(f"{photos} holds no pictures; name a folder of photographs without shadows")
+        raise DatasetError(f"{photos} holds no pictures", "name a folder of photographs without shadows")
 
-    def make(name: str, path: Path, number: int) -> tuple[NDArray[np.uint8], ...]:
+    def make(name: str, path: Path, number: int) -> tuple[Levels, ...]:
         photo = read_rgb(path, upright=True)
         height, width = photo.shape[:2]
         scale = min(1.0, SYNTHETIC_SIDE / min(height, width))
@@ -147,8 +160,8 @@ def write_synthetic(
         return from_float(shadow), from_float(mask), free
 
     work = [
-        _Job(
-            tuple(out / "train" / role / f"{stem}-{number}.png" for role in ("cond", "mask", "gt")),
+        _Output(
+            tuple(output / "train" / role / f"{stem}-{number}.png" for role in ("cond", "mask", "gt")),
             partial(make, stem, path, number),
         )
         for stem, path in found.items()
@@ -158,31 +171,32 @@ def write_synthetic(
 
 
 @dataclass(frozen=True)
-class _Job:
+class _Output:
     """Files that belong together and what makes their pictures."""
 
     paths: tuple[Path, ...]
-    make: Callable[[], tuple[NDArray[np.uint8], ...]]
+    make: Callable[[], tuple[Levels, ...]]
 
 
-def _one(make: Callable[[Triplet], NDArray[np.uint8]], triplet: Triplet) -> tuple[NDArray[np.uint8], ...]:
+def _one(make: Callable[[Triplet], Levels], triplet: Triplet) -> tuple[Levels, ...]:
     return (make(triplet),)
 
 
-def _pair(triplet: Triplet) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+def _pair(triplet: Triplet) -> tuple[Floats, Floats]:
     shadow, clean = (to_float(read_rgb(path)) for path in (triplet.shadow, triplet.clean))
     if shadow.shape != clean.shape:
         raise ImageReadError(
             f"{triplet.clean}: {clean.shape[0]}x{clean.shape[1]}, its shadow picture is "
-            f"{shadow.shape[0]}x{shadow.shape[1]}; take the pair out or resize one"
+            f"{shadow.shape[0]}x{shadow.shape[1]}",
+            "remove the pair or resize one",
         )
     return shadow, clean
 
 
-def _mask_folder(triplets: Sequence[Triplet], split: str, out: Path | None) -> Path:
-    """Where the masks of a split go: to those it has, else where its reader looks for them."""
-    if out is not None:
-        return out / "mask" if split == WHOLE else out / split / "mask"
+def _mask_folder(triplets: Sequence[Triplet], split: str, output: Path | None) -> Path:
+    """Return where the masks of a split go: to those it has, else where `open_dataset` looks for them."""
+    if output is not None:
+        return output / "mask" if split == WHOLE else output / split / "mask"
     for triplet in triplets:
         if triplet.mask is not None:
             return triplet.mask.parent
@@ -197,14 +211,14 @@ def _mask_folder(triplets: Sequence[Triplet], split: str, out: Path | None) -> P
     return folder.parent / name
 
 
-def _write_all(work: list[_Job], overwrite: bool, progress: Progress | None) -> Written:
+def _write_all(work: list[_Output], overwrite: bool, progress: Progress | None) -> Written:
     result = Written()
     failed: list[str] = []
     for folder in {path.parent for job in work for path in job.paths}:
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise OutputError(f"{folder}: {error.strerror}; choose another folder with -o") from error
+            raise OutputError(f"{folder}: {error.strerror}", "choose another {output}") from error
     todo = [job for job in work if overwrite or not all(path.exists() for path in job.paths)]
     result.already_there = len(work) - len(todo)
     for done, (job, made) in enumerate(_in_portions(todo), start=1):
@@ -221,8 +235,8 @@ def _write_all(work: list[_Job], overwrite: bool, progress: Progress | None) -> 
     return result
 
 
-def _in_portions(work: list[_Job]) -> Iterator[tuple[_Job, tuple[bytes, ...] | str]]:
-    def make(job: _Job) -> tuple[bytes, ...] | str:
+def _in_portions(work: list[_Output]) -> Iterator[tuple[_Output, tuple[bytes, ...] | str]]:
+    def make(job: _Output) -> tuple[bytes, ...] | str:
         try:
             return tuple(_png(picture) for picture in job.make())
         except ImageReadError as error:
@@ -234,7 +248,7 @@ def _in_portions(work: list[_Job]) -> Iterator[tuple[_Job, tuple[bytes, ...] | s
             yield from zip(part, pool.map(make, part), strict=True)
 
 
-def _png(picture: NDArray[np.uint8]) -> bytes:
+def _png(picture: Levels) -> bytes:
     buffer = io.BytesIO()
     Image.fromarray(picture).save(buffer, "PNG")
     return buffer.getvalue()
@@ -250,4 +264,4 @@ def _link(source: Path, target: Path) -> None:
         except OSError:
             write_atomically(target, source.read_bytes())
     except OSError as error:
-        raise OutputError(f"{target}: {error.strerror}; choose another folder with -o") from error
+        raise OutputError(f"{target}: {error.strerror}", "choose another {output}") from error

@@ -1,14 +1,16 @@
 """Scoring under named protocols."""
 
-from shadowmaskformer.evaluate.evaluation import (
-    ALL,
-    UNSEEN,
-    Evaluation,
-    EvaluationSet,
-    evaluate,
+from shadowmaskformer.evaluate.as_used import MaskChange
+from shadowmaskformer.evaluate.evaluation import ALL, UNSEEN, Evaluation, EvaluationSet, evaluate
+from shadowmaskformer.evaluate.methods import (
+    EvaluationPicture,
+    Input,
+    MaskSource,
+    Predictions,
+    RemoverMethod,
+    ScoredMethod,
 )
-from shadowmaskformer.evaluate.methods import Input, MaskSource, Method, Predictions, RemoverMethod, Sample
-from shadowmaskformer.evaluate.protocols import PROTOCOLS, Measurement, Protocol, Reference, protocols
+from shadowmaskformer.evaluate.protocols import PROTOCOLS, PictureScores, Protocol, Reference, ResultKind, protocols
 from shadowmaskformer.evaluate.summary import Estimate, Summary, summarise
 
 __all__ = [
@@ -17,16 +19,18 @@ __all__ = [
     "UNSEEN",
     "Estimate",
     "Evaluation",
+    "EvaluationPicture",
     "EvaluationSet",
     "Input",
+    "MaskChange",
     "MaskSource",
-    "Measurement",
-    "Method",
+    "PictureScores",
     "Predictions",
     "Protocol",
     "Reference",
     "RemoverMethod",
-    "Sample",
+    "ResultKind",
+    "ScoredMethod",
     "Summary",
     "evaluate",
     "protocols",

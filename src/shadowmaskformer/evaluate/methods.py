@@ -1,33 +1,41 @@
-"""What can be scored: the input itself, a folder of anyone's results, the relight floor, weights.
+"""What can be scored: the input itself, a folder of result pictures, the relight floor, weights.
 
-Each method answers `restore(sample, side)` with a picture. Weights and the floor run at the protocol's
-network size and are rounded to 8 bits, as a saved result is, so that scoring weights and scoring the pictures
-that they saved give the same number.
+Each method answers `restore(picture, kind)` with a picture. Under the published protocols, weights and the floor run at
+the protocol's network size, and their raw answer is rounded to 8 bits, as a saved result is: scoring weights and
+scoring the pictures that they saved give the same number. Under `as-used` they answer as `ShadowRemover.remove` does.
 """
 
 from __future__ import annotations
 
+import functools
 import hashlib
+import logging
 import math
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 from typing import Protocol as Interface
 
 import numpy as np
 from numpy.typing import NDArray
 
+import shadowmaskformer
 from shadowmaskformer import data, metrics
-from shadowmaskformer.arrays import to_float
+from shadowmaskformer.arrays import Levels, to_float
 from shadowmaskformer.data import derive
 from shadowmaskformer.errors import ConfigError, EvaluationError
-from shadowmaskformer.evaluate.protocols import as_float, as_uint8
+from shadowmaskformer.evaluate.as_used import MaskChange
+from shadowmaskformer.evaluate.protocols import ResultKind, as_float, as_uint8
 from shadowmaskformer.light.relight import RULE
-from shadowmaskformer.network import weights as weights_room
+from shadowmaskformer.network import weights as weight_files
 from shadowmaskformer.network.kinds import input_channels
 from shadowmaskformer.photo import endings, read_photo
+
+if TYPE_CHECKING:
+    from shadowmaskformer.removal.remover import ShadowRemover
 
 MASK_SOURCES = ("dataset", "derived")
 
@@ -41,10 +49,20 @@ class MaskSource:
     Attributes:
         name: "dataset", "derived" or a folder.
         regions: with a folder, "dataset" (derived where the data set has no masks) or "derived".
+        change: what is done to the masks that methods are given, to see what a wrong mask costs; the regions stay.
+
+    Raises:
+        ConfigError: there is no such folder.
     """
 
     name: str
     regions: str = "dataset"
+    change: MaskChange | None = None
+
+    def __post_init__(self) -> None:
+        if self.folder is not None and not self.folder.is_dir():
+            known = ", ".join(MASK_SOURCES)
+            raise ConfigError(f"no mask source {self.name!r}", f"give {known} or a folder of masks")
 
     @property
     def folder(self) -> Path | None:
@@ -54,41 +72,36 @@ class MaskSource:
     @property
     def identity(self) -> str:
         """What the masks depend on besides the pictures: the source, the rule of derived ones, a folder's state."""
-        folder = self.folder
+        folder, change = self.folder, "" if self.change is None else f" {self.change}"
         if folder is None:
-            return f"{self.name} {derive.RULE}" if self.name == "derived" else self.name
-        return f"{folder.resolve()} {_newest(folder)}\n{MaskSource(self.regions).identity}"
+            return (f"{self.name} {derive.RULE}" if self.name == "derived" else self.name) + change
+        return f"{folder.resolve()} {_newest(folder)}{change}\n{MaskSource(self.regions).identity}"
 
     @property
     def label(self) -> str:
         """What tables print."""
-        folder = self.folder
+        folder, change = self.folder, "" if self.change is None else f", {self.change}"
         if folder is None:
-            return self.name
-        return f"folder {folder.name}, regions " + ("from the data set" if self.regions == "dataset" else "derived")
-
-    def check(self) -> None:
-        """Refuse a folder that is not there, before any work."""
-        folder = self.folder
-        if folder is not None and not folder.is_dir():
-            raise ConfigError(f"no mask source {self.name!r}; give {', '.join(MASK_SOURCES)} or a folder of masks")
+            return self.name + change
+        regions = "from the data set" if self.regions == "dataset" else "derived"
+        return f"folder {folder.name}, regions {regions}{change}"
 
 
 def _newest(folder: Path) -> int:
-    """When anything in `folder` was last written, in nanoseconds."""
+    """Return when anything in `folder` was last written, in nanoseconds."""
     return max((entry.stat().st_mtime_ns for entry in folder.iterdir()), default=0)
 
 
-class Sample:
+class EvaluationPicture:
     """One test picture, read when first needed.
 
     Args:
         triplet: where it is.
         masks: where its mask comes from.
-        region: the mask of `region`, where somebody has read or derived it already.
+        region: the mask behind S and NS, if it has been read or derived already.
     """
 
-    def __init__(self, triplet: data.Triplet, masks: MaskSource, region: NDArray[np.uint8] | None = None) -> None:
+    def __init__(self, triplet: data.Triplet, masks: MaskSource, region: Levels | None = None) -> None:
         self.name = triplet.name
         self.triplet = triplet
         self.masks = masks
@@ -96,39 +109,40 @@ class Sample:
             self.region = region
 
     @cached_property
-    def photo(self) -> NDArray:
+    def photo(self) -> NDArray[Any]:
         """RGB, (H, W, 3), uint8 or uint16."""
         return read_photo(self.triplet.shadow, drop_metadata=True).pixels
 
     @cached_property
-    def truth(self) -> NDArray:
+    def truth(self) -> NDArray[Any]:
         """As `photo`, without the shadow."""
         return read_photo(self.triplet.clean, drop_metadata=True).pixels
 
     @cached_property
-    def region(self) -> NDArray[np.uint8]:
+    def region(self) -> Levels:
         """The mask that defines S and NS, (H, W), 255 = shadow."""
         source = self.masks.name if self.masks.folder is None else self.masks.regions
         if source != "derived" and self.triplet.mask is not None:
-            return read_mask(self.triplet.mask, self.photo.shape)
+            return read_stored_mask(self.triplet.mask, self.photo.shape)
         return self._derived
 
     @cached_property
-    def mask(self) -> NDArray[np.uint8]:
+    def mask(self) -> Levels:
         """The mask that methods are given, as `region`."""
-        folder = self.masks.folder
-        if folder is None:
-            return self.region
-        return read_mask(find_picture(folder, self.triplet), self.photo.shape)
+        folder, change = self.masks.folder, self.masks.change
+        mask = self.region
+        if folder is not None:
+            mask = read_stored_mask(find_picture(folder, self.triplet), self.photo.shape)
+        return mask if change is None else change.apply(mask)
 
     @cached_property
-    def _derived(self) -> NDArray[np.uint8]:
+    def _derived(self) -> Levels:
         photo, truth = (as_float(picture).astype(np.float32) for picture in (self.photo, self.truth))
         return as_uint8(data.derive_mask(photo, truth))
 
 
-class Method(Interface):
-    """Something that removes shadows from a sample."""
+class ScoredMethod(Interface):
+    """Something that removes shadows from test pictures."""
 
     @property
     def name(self) -> str:
@@ -142,7 +156,7 @@ class Method(Interface):
 
     @property
     def params_m(self) -> float:
-        """Million parameters; NaN where there are none or nobody said."""
+        """Million parameters; NaN where there are none or the number is unknown."""
         ...
 
     @property
@@ -150,8 +164,8 @@ class Method(Interface):
         """Whether `restore` computes for long, and so runs in the main process beside the metrics."""
         ...
 
-    def restore(self, sample: Sample, side: int | None) -> NDArray:
-        """The result, (h, w, 3), uint8 or uint16; networks run at side x side, or at photo size for None."""
+    def restore(self, picture: EvaluationPicture, kind: ResultKind) -> NDArray[Any]:
+        """Return the result of that kind, (h, w, 3), uint8 or uint16."""
         ...
 
 
@@ -164,10 +178,10 @@ class Input:
     params_m: float = math.nan
     heavy: bool = False
 
-    def restore(self, sample: Sample, side: int | None) -> NDArray:
-        """The photo; the protocol resizes it."""
-        del side
-        return sample.photo
+    def restore(self, picture: EvaluationPicture, kind: ResultKind) -> NDArray[Any]:
+        """Return the photo; the protocol resizes it."""
+        del kind
+        return picture.photo
 
 
 class Predictions:
@@ -183,7 +197,7 @@ class Predictions:
 
     def __init__(self, folder: Path, side: int | None = None) -> None:
         if not folder.is_dir():
-            raise EvaluationError(f"no folder {str(folder)!r}; give --predictions a folder of result pictures")
+            raise EvaluationError(f"no folder {str(folder)!r}", "give {predictions} a folder of result pictures")
         self.folder = folder
         self.side = side
         first = next(iter(self._index.values()), None)
@@ -194,28 +208,30 @@ class Predictions:
         self.identity = f"predictions {folder.resolve()} {side} {_newest(folder)}"
 
     def missing(self, triplets: Iterable[data.Triplet]) -> list[str]:
-        """Names of the test pictures without a result."""
+        """Return the names of the test pictures without a result."""
         return [t.name for t in triplets if _find(self._index, t) is None]
 
     def extra(self, triplets: Iterable[data.Triplet]) -> int:
-        """Result pictures that belong to no test picture."""
+        """Return how many result pictures belong to no test picture."""
         return len(self._index) - sum(_find(self._index, t) is not None for t in triplets)
 
-    def restore(self, sample: Sample, side: int | None) -> NDArray:
-        """The stored picture, by its own depth."""
-        del side
-        path = _find(self._index, sample.triplet)
+    def restore(self, picture: EvaluationPicture, kind: ResultKind) -> NDArray[Any]:
+        """Return the stored picture, by its own depth."""
+        del kind
+        path = _find(self._index, picture.triplet)
         if path is None:
-            raise EvaluationError(f"{self.folder.name}: no result for {sample.name}; --allow-missing scores the rest")
-        picture = read_photo(path, drop_metadata=True).pixels
-        wanted = sample.truth.shape[:2] if self.side is None else (self.side, self.side)
-        if picture.shape[:2] != wanted:
-            other = "--size 256" if self.side is None else "--size original"
             raise EvaluationError(
-                f"{path.name} is {picture.shape[0]}x{picture.shape[1]}, expected {wanted[0]}x{wanted[1]}; "
-                f"save results at that size or pass {other}"
+                f"{self.folder.name}: no result for {picture.name}", "score the rest with {allow_missing=True}"
             )
-        return picture
+        stored = read_photo(path, drop_metadata=True).pixels
+        wanted = picture.truth.shape[:2] if self.side is None else (self.side, self.side)
+        if stored.shape[:2] != wanted:
+            other = "256" if self.side is None else "original"
+            raise EvaluationError(
+                f"{path.name} is {stored.shape[0]}x{stored.shape[1]}, expected {wanted[0]}x{wanted[1]}",
+                f"save results at that size or use {{size={other}}}",
+            )
+        return stored
 
     @cached_property
     def _index(self) -> dict[str, Path]:
@@ -225,6 +241,8 @@ class Predictions:
 class RemoverMethod:
     """Weights, or the relight floor, through `ShadowRemover`.
 
+    Weights are loaded when the first picture is restored: finished rows need none.
+
     Args:
         weights: a folder, file or shipped name; None is the relight floor.
         name: what tables print; None takes the weights' own.
@@ -233,50 +251,80 @@ class RemoverMethod:
     heavy = True
 
     def __init__(self, weights: str | None, name: str | None = None) -> None:
-        from shadowmaskformer.removal.remover import ShadowRemover
-
+        self._weights = weights
         if weights is None:
-            self.remover = ShadowRemover(method="relight")
             self.name, self.identity, self.params_m = name or "Relight floor", f"relight {RULE}", math.nan
         else:
-            # The raw network at the protocol's own size: no working size, however large the picture.
-            self.remover = ShadowRemover(weights=weights, working_pixels=sys.maxsize)
-            file = weights_room.locate(weights)
+            file = weight_files.locate(weights)
+            config = weight_files.read_config(file.with_name(weight_files.CONFIG_FILE))
             self.name = name or _weights_name(file)
-            config, arrays = weights_room.load(weights)
             floor = f" relight {RULE}" if "start" in input_channels(config) else ""
             self.identity = f"weights {hashlib.sha256(file.read_bytes()).hexdigest()} {config.to_dict()}{floor}"
-            self.params_m = sum(array.size for array in arrays.values()) / 1e6
+            self.params_m = sum(math.prod(shape) for shape in weight_files.parameter_shapes(config).values()) / 1e6
 
-    def restore(self, sample: Sample, side: int | None) -> NDArray[np.uint8]:
-        """The raw result: no compositing, no feathering.
+    def restore(self, picture: EvaluationPicture, kind: ResultKind) -> Levels:
+        """Return what a user gets for kind `as_used`, otherwise the raw result: no compositing, no feathering.
 
         At 256 the photo comes by MATLAB's resize, clipped to [0, 1], and the mask as 8 bits: what the field's
         networks are trained and tested on.
         """
-        photo, mask = as_float(sample.photo), sample.mask
-        if side is not None:
-            photo = np.clip(metrics.imresize(photo, side, side), 0, 1)
-            mask = metrics.imresize(mask, side, side)
+        if kind.as_used:
+            return as_uint8(self._used.remove(picture.photo, picture.mask))
+        photo, mask = as_float(picture.photo), picture.mask
+        if kind.side is not None:
+            photo = np.clip(metrics.imresize(photo, kind.side, kind.side), 0, 1)
+            mask = metrics.imresize(mask, kind.side, kind.side)
         pixels = photo.astype(np.float32)
-        correction = self.remover.correct(pixels, to_float(mask))
+        correction = self._raw.correct(pixels, to_float(mask))
         return as_uint8(correction.apply(pixels))
+
+    @cached_property
+    def _used(self) -> ShadowRemover:
+        # Advice about single masks is for users; here it would run through the progress bar.
+        logging.getLogger("shadowmaskformer.removal").setLevel(logging.ERROR)
+        return self._remover(None)
+
+    @cached_property
+    def _raw(self) -> ShadowRemover:
+        """The network at the protocol's own size: no working size, however large the picture."""
+        return self._remover(sys.maxsize)
+
+    def _remover(self, working_pixels: int | None) -> ShadowRemover:
+        from shadowmaskformer.removal.remover import ShadowRemover
+
+        if self._weights is None:
+            return ShadowRemover(method="relight", working_pixels=working_pixels)
+        return ShadowRemover(weights=self._weights, working_pixels=working_pixels)
+
+
+@functools.cache
+def removal_code() -> str:
+    """Return a hash of the code between a network's answer and the picture that a user gets.
+
+    It is part of the name under which `as-used` rows are kept: they change when blending changes.
+    """
+    package = Path(shadowmaskformer.__file__).parent
+    digest = hashlib.sha256()
+    for room in ("light", "masks", "removal", "runtimes"):
+        for path in sorted((package / room).rglob("*.py")):
+            digest.update(path.name.encode() + path.read_bytes())
+    return digest.hexdigest()[:16]
 
 
 def _weights_name(file: Path) -> str:
-    """The folder's name; of a training run's `best` folder, the run's.
+    """Return the folder's name, or for a training run's `best` folder the run's.
 
     >>> _weights_name(Path("runs/wide/best/model.safetensors"))
     'wide'
     """
-    if file.name != weights_room.WEIGHTS_FILE:
+    if file.name != weight_files.WEIGHTS_FILE:
         return file.stem
     folder = file.resolve().parent
     return folder.parent.name if folder.name == "best" else folder.name
 
 
-def read_mask(path: Path, shape: tuple[int, ...]) -> NDArray[np.uint8]:
-    """A mask as its file has it: no snapping, no threshold, since the rules differ in just that.
+def read_stored_mask(path: Path, shape: tuple[int, ...]) -> Levels:
+    """Return a mask with the levels of its file: no snapping and no threshold, in which the protocols differ.
 
     Args:
         path: a gray picture, or RGB with equal channels.
@@ -285,27 +333,36 @@ def read_mask(path: Path, shape: tuple[int, ...]) -> NDArray[np.uint8]:
     mask = as_uint8(read_photo(path, drop_metadata=True).pixels[..., 0])
     if mask.shape != shape[:2]:
         raise EvaluationError(
-            f"mask {path.name} is {mask.shape[0]}x{mask.shape[1]}, its photo is {shape[0]}x{shape[1]}; "
-            "save masks at photo size"
+            f"mask {path.name} is {mask.shape[0]}x{mask.shape[1]}, its photo is {shape[0]}x{shape[1]}",
+            "save masks at photo size",
         )
     return mask
 
 
 def index_pictures(folder: Path) -> dict[str, Path]:
-    """Pictures of a folder by stem; of two with one stem, PNG wins."""
+    """Return the pictures of a folder by stem.
+
+    Raises:
+        EvaluationError: two pictures share a stem, so that it is unclear which one belongs to a photo.
+    """
     found: dict[str, Path] = {}
     known = endings()
-    for path in sorted(folder.iterdir(), key=lambda path: (path.suffix.lower() != ".png", path.name)):
-        if path.suffix.lower() in known and path.is_file():
-            found.setdefault(path.stem, path)
+    for path in sorted(folder.iterdir()):
+        if path.suffix.lower() not in known or not path.is_file():
+            continue
+        if path.stem in found:
+            raise EvaluationError(
+                f"{folder.name} has both {found[path.stem].name} and {path.name}", "keep one picture of each name"
+            )
+        found[path.stem] = path
     return found
 
 
 def find_picture(folder: Path, triplet: data.Triplet) -> Path:
-    """The picture in `folder` that belongs to `triplet`."""
+    """Return the mask in `folder` that belongs to `triplet`."""
     path = _find(index_pictures(folder), triplet)
     if path is None:
-        raise EvaluationError(f"{folder.name}: no mask for {triplet.name}; add it or use --mask-source derived")
+        raise EvaluationError(f"{folder.name}: no mask for {triplet.name}", 'add it or use {mask_source="derived"}')
     return path
 
 

@@ -1,6 +1,6 @@
-"""Results that other people printed, with their source and the protocol that they were made under.
+"""Published results, with their source and protocol.
 
-One CSV (`published.csv`) holds them all; numbers are as printed, impossible ones are marked, not mended.
+They are in `published.csv`. Numbers are as printed; impossible ones are marked, not corrected.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Published:
 
 @lru_cache(maxsize=1)
 def load() -> tuple[Published, ...]:
-    """Every published row.
+    """Return every published row.
 
     >>> [row.error.all for row in load() if row.method == "ShadowMaskFormer" and row.protocol == "istd-full"]
     [4.87]
@@ -78,12 +78,19 @@ def load() -> tuple[Published, ...]:
                 )
             )
         except (KeyError, ValueError) as error:
-            raise EvaluationError(f"published.csv line {number} is damaged ({error}); reinstall the package") from error
+            raise EvaluationError(
+                f"published.csv line {number} is damaged ({error})", "reinstall the package"
+            ) from error
     return tuple(rows)
 
 
 def select(dataset: str, protocol: str, setting: str = "") -> Sequence[Published]:
-    """Rows of one table: equal data set and protocol; `setting` is what an ablation varied, or its beginning.
+    """Return the rows of one table.
+
+    Args:
+        dataset: as in `Published`.
+        protocol: likewise.
+        setting: the beginning of what an ablation varied; empty for a main table.
 
     >>> len(select("istd", "istd-256", "ber"))
     6

@@ -1,7 +1,7 @@
-"""Score methods over a test set: inference in front, metrics behind it, every finished picture kept.
+"""Score methods over a test set. Every finished picture is kept.
 
-The main process runs the networks; a pool of processes reads truths and measures. Rows are appended to one CSV
-per method as they come, and a second run starts where the first one stopped.
+The main process runs the networks, and a pool of processes reads truths and measures. Rows are appended to one CSV
+file per method as they come, so that a second run starts where the first one stopped.
 """
 
 from __future__ import annotations
@@ -12,26 +12,45 @@ import multiprocessing
 import os
 import re
 import signal
-from collections.abc import Callable, Generator, Sequence, Set
+from collections.abc import Callable, Generator, Mapping, Sequence, Set
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from numpy.typing import NDArray
 
 from shadowmaskformer import data
+from shadowmaskformer.arrays import Levels
+from shadowmaskformer.data.pictures import size_of
 from shadowmaskformer.errors import EvaluationError, OutputError
-from shadowmaskformer.evaluate.methods import MaskSource, Method, Sample
-from shadowmaskformer.evaluate.protocols import Measurement, Protocol, Reference
+from shadowmaskformer.evaluate.gallery import Gallery, copy_size, small_copy
+from shadowmaskformer.evaluate.methods import EvaluationPicture, MaskSource, ScoredMethod
+from shadowmaskformer.evaluate.protocols import (
+    Comparison,
+    PictureScores,
+    Protocol,
+    Reference,
+    ResultKind,
+    region_key,
+    size_key,
+)
+from shadowmaskformer.machine import BLAS_THREADS
 from shadowmaskformer.metrics import Regions
 
 _GROUPS = ("error", "psnr", "ssim", "weights")
-COLUMNS = ["protocol", "picture"] + [f"{group}_{region}" for group in _GROUPS for region in Regions._fields]
+_SINGLE = ("edge", "contrast")
+COLUMNS = ["protocol", "picture", *(f"{group}_{region}" for group in _GROUPS for region in Regions._fields), *_SINGLE]
 
-Rows = dict[str, dict[str, Measurement]]
-"""Measurements by protocol name, then by picture."""
+SECONDS_PER_MEGAPIXEL, SECONDS_PER_NETWORK = 1.0, 0.3
+"""Rough costs on one core: of the metrics of one picture at one size and region, and of one result."""
+
+Rows = dict[str, dict[str, PictureScores]]
+"""Scores by protocol name, then by picture."""
+Stores = Mapping[tuple[str, bool], "RowStore"]
+"""Finished rows by method name and by whether they are of protocol `as-used`."""
 
 
 class RowStore:
@@ -39,15 +58,16 @@ class RowStore:
 
     Args:
         folder: where the CSV files live; made if absent.
-        method: whose rows.
-        context: what else determines the rows (data fingerprint, mask source); part of the file's name, so that
-            rows of other weights or masks are never taken for these.
+        method: the method.
+        context: what else determines the rows (data fingerprint, mask source). It is part of the file's name, so that
+            rows of other weights or masks are never mistaken for these.
     """
 
-    def __init__(self, folder: Path, method: Method, context: str) -> None:
-        digest = hashlib.sha256(f"{method.identity}\n{context}".encode()).hexdigest()[:8]
+    def __init__(self, folder: Path, method: ScoredMethod, context: str) -> None:
+        digest = hashlib.sha256(f"{method.identity}\n{context}\n{COLUMNS}".encode()).hexdigest()[:8]
         slug = re.sub(r"[^a-z0-9]+", "-", method.name.lower()).strip("-") or "method"
-        self.path = folder / f"{slug}-{digest}.csv"
+        self.key = f"{slug}-{digest}"
+        self.path = folder / f"{self.key}.csv"
         self.rows: Rows = {}
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -56,16 +76,17 @@ class RowStore:
             else:
                 self.path.write_text(",".join(COLUMNS) + "\n", encoding="utf-8")
         except OSError as error:
-            raise OutputError(f"cannot write {self.path}: {error.strerror}; choose another -o") from error
+            raise OutputError(f"cannot write {self.path}: {error.strerror}", "choose another {output}") from error
 
     def has(self, protocol: Protocol, picture: str) -> bool:
-        """Whether this row is already there."""
+        """Return whether this row is already there."""
         return picture in self.rows.get(protocol.name, {})
 
-    def add(self, protocol: Protocol, picture: str, measurement: Measurement) -> None:
+    def add(self, protocol: Protocol, picture: str, scores: PictureScores) -> None:
         """Keep a row, in memory and on disk."""
-        values = [repr(value) for group in _GROUPS for value in getattr(measurement, group)]
-        self.rows.setdefault(protocol.name, {})[picture] = measurement
+        values = [repr(value) for group in _GROUPS for value in getattr(scores, group)]
+        values += [repr(getattr(scores, name)) for name in _SINGLE]
+        self.rows.setdefault(protocol.name, {})[picture] = scores
         with self.path.open("a", encoding="utf-8", newline="") as stream:
             csv.writer(stream, lineterminator="\n").writerow([protocol.name, picture, *values])
 
@@ -75,38 +96,50 @@ class RowStore:
             text = text[: text.rfind("\n") + 1]
             self.path.write_text(text, encoding="utf-8")
         for row in csv.DictReader(text.splitlines()):
-            groups = [Regions(*(float(row[f"{group}_{region}"]) for region in Regions._fields)) for group in _GROUPS]
-            self.rows.setdefault(row["protocol"], {})[row["picture"]] = Measurement(*groups)
+            error, psnr, ssim, weights = (
+                Regions(*(float(row[f"{group}_{region}"]) for region in Regions._fields)) for group in _GROUPS
+            )
+            scores = PictureScores(error, psnr, ssim, weights, float(row["edge"]), float(row["contrast"]))
+            self.rows.setdefault(row["protocol"], {})[row["picture"]] = scores
 
 
 @dataclass
-class _Job:
-    """One picture for a worker: results of the networks by method and size, and the rows that are wanted."""
+class _Scoring:
+    """One picture for a worker: results of the networks by method and kind, and the rows that are wanted."""
 
     triplet: data.Triplet
     masks: MaskSource
     wanted: list[tuple[str, Protocol]]
-    region: NDArray | None = None
-    results: dict[tuple[str, int | None], NDArray] = field(default_factory=dict)
-    light: dict[str, Method] = field(default_factory=dict)
+    shown: ResultKind | None
+    region: Levels | None = None
+    results: dict[tuple[str, ResultKind], NDArray[Any]] = field(default_factory=dict)
+    light: dict[str, ScoredMethod] = field(default_factory=dict)
     """Methods that only read a file: the worker does that itself."""
 
 
-_Scored = list[tuple[str, Protocol, Measurement]]
+@dataclass
+class _Scored:
+    """What a worker found: rows, and small copies of photo, truth, mask and results (by method name)."""
+
+    rows: list[tuple[str, Protocol, PictureScores]]
+    data_copies: dict[str, bytes] = field(default_factory=dict)
+    result_copies: dict[str, bytes] = field(default_factory=dict)
 
 
 def run(
     triplets: Sequence[data.Triplet],
     masks: MaskSource,
-    methods: Sequence[Method],
+    methods: Sequence[ScoredMethod],
     protocols: Sequence[Protocol],
-    stores: dict[str, RowStore],
+    stores: Stores,
     *,
+    gallery: Gallery | None = None,
     skip: Set[tuple[str, str]] = frozenset(),
     workers: int | None = None,
     progress: Callable[[int, int], None] = lambda done, total: None,
+    say: Callable[[str], None] = lambda line: None,
 ) -> None:
-    """Fill `stores` (by method name) with every row that is missing.
+    """Fill `stores` with every row that is missing.
 
     Args:
         triplets: the test pictures.
@@ -114,35 +147,49 @@ def run(
         methods: what to score.
         protocols: under which rules.
         stores: where rows go.
+        gallery: where small copies for the report go, of results under the first protocol; None makes none.
         skip: (method, picture) pairs that cannot be scored.
         workers: processes for the metrics; None takes one per core, and none for a handful of pictures.
         progress: called with (pictures done, pictures in all).
+        say: called with one line, before a scoring that takes more than a minute.
     """
-    todo: list[tuple[data.Triplet, list[tuple[Method, Protocol]]]] = []
+    todo: list[tuple[data.Triplet, list[tuple[ScoredMethod, Protocol]]]] = []
     for triplet in triplets:
         able = [method for method in methods if (method.name, triplet.name) not in skip]
-        if wanted := [(m, p) for m in able for p in protocols if not stores[m.name].has(p, triplet.name)]:
+        wanted = [(m, p) for m in able for p in protocols if not stores[m.name, p.as_used].has(p, triplet.name)]
+        if wanted:
             todo.append((triplet, wanted))
+    shown = protocols[0].result_kind if gallery is not None and protocols else None
     done, total = len(triplets) - len(todo), len(triplets)
+    if workers is None:
+        workers = min(os.cpu_count() or 1, len(todo) // 8)
+    if todo and (seconds := expected_s(todo, workers)) > 60:
+        say(
+            f"about {seconds / 60:.0f} minutes to go: {len(todo)} pictures, {len(methods)} methods, "
+            f"{len(protocols)} protocols"
+        )
     progress(done, total)
 
     def keep(triplet: data.Triplet, scored: _Scored) -> None:
         nonlocal done
-        for name, protocol, measurement in scored:
-            stores[name].add(protocol, triplet.name, measurement)
+        for name, protocol, scores in scored.rows:
+            stores[name, protocol.as_used].add(protocol, triplet.name, scores)
+        if gallery is not None and shown is not None:
+            for what, copy in scored.data_copies.items():
+                gallery.put(what, triplet.name, copy)
+            for name, copy in scored.result_copies.items():
+                gallery.put(stores[name, shown.as_used].key, triplet.name, copy)
         done += 1
         progress(done, total)
 
-    if workers is None:
-        workers = min(os.cpu_count() or 1, len(todo) // 8)
     with _metrics_pool(workers) as pool:
         pending: dict[Future[_Scored], data.Triplet] = {}
         for triplet, wanted in todo:
-            job = _restore(Sample(triplet, masks), wanted)
+            scoring = _restore(EvaluationPicture(triplet, masks), wanted, shown)
             if pool is None:
-                keep(triplet, _measure(job))
+                keep(triplet, _measure(scoring))
                 continue
-            pending[pool.submit(_measure, job)] = triplet
+            pending[pool.submit(_measure, scoring)] = triplet
             # Two pictures a worker wait at most: pictures are large, and a failure should show soon.
             while len(pending) >= 2 * workers:
                 for future in wait(pending, return_when=FIRST_COMPLETED).done:
@@ -151,42 +198,67 @@ def run(
             keep(pending.pop(future), future.result())
 
 
-def _restore(sample: Sample, wanted: Sequence[tuple[Method, Protocol]]) -> _Job:
-    job = _Job(sample.triplet, sample.masks, [(method.name, protocol) for method, protocol in wanted])
+def expected_s(todo: Sequence[tuple[data.Triplet, list[tuple[ScoredMethod, Protocol]]]], workers: int) -> float:
+    """Return roughly how many seconds a scoring takes, from the size of its first picture."""
+    triplet, wanted = todo[0]
+    height, width = size_of(triplet.shadow)
+    own = height * width / 1e6
+    metrics_s = SECONDS_PER_MEGAPIXEL * sum(
+        own if side is None else side**2 / 1e6
+        for _, side, _, _ in {(m.name, p.side, size_key(p), region_key(p)) for m, p in wanted}
+    )
+    networks_s = SECONDS_PER_NETWORK * len({(m.name, p.result_kind) for m, p in wanted if m.heavy})
+    cores = min(max(workers, 1), os.cpu_count() or 1)
+    return len(todo) * max(networks_s, (networks_s + metrics_s) / cores)
+
+
+def _restore(
+    picture: EvaluationPicture, wanted: Sequence[tuple[ScoredMethod, Protocol]], shown: ResultKind | None
+) -> _Scoring:
+    scoring = _Scoring(picture.triplet, picture.masks, [(method.name, protocol) for method, protocol in wanted], shown)
     for method, protocol in wanted:
-        key = (method.name, protocol.network_side)
+        key = (method.name, protocol.result_kind)
         if not method.heavy:
-            job.light[method.name] = method
-        elif key not in job.results:
-            job.results[key] = method.restore(sample, protocol.network_side)
-            job.region = sample.region  # deriving it once is enough
-    return job
+            scoring.light[method.name] = method
+        elif key not in scoring.results:
+            scoring.results[key] = method.restore(picture, protocol.result_kind)
+            scoring.region = picture.region  # deriving it once is enough
+    return scoring
 
 
-def _measure(job: _Job) -> _Scored:
-    sample = Sample(job.triplet, job.masks, job.region)
-    references: dict[str, Reference] = {}
-    scored: _Scored = []
-    for name, protocol in job.wanted:
-        if protocol.name not in references:
-            references[protocol.name] = Reference.prepare(protocol, sample.truth, sample.region)
-        key = (name, protocol.network_side)
-        if key not in job.results:
-            job.results[key] = job.light[name].restore(sample, protocol.network_side)
-        scored.append((name, protocol, references[protocol.name].measure(job.results[key])))
+def _measure(scoring: _Scoring) -> _Scored:
+    picture = EvaluationPicture(scoring.triplet, scoring.masks, scoring.region)
+    needs_photo = any(protocol.as_used for _, protocol in scoring.wanted)
+    reference = Reference(picture.truth, picture.region, picture.photo if needs_photo else None)
+    comparisons: dict[tuple[str, ResultKind], Comparison] = {}
+    scored = _Scored([])
+    for name, protocol in scoring.wanted:
+        key = (name, protocol.result_kind)
+        if key not in comparisons:
+            if key not in scoring.results:
+                scoring.results[key] = scoring.light[name].restore(picture, protocol.result_kind)
+            comparisons[key] = reference.compare(scoring.results[key])
+        scored.rows.append((name, protocol, comparisons[key].scores(protocol)))
+    if scoring.shown is not None:
+        size = copy_size(picture.truth.shape)
+        truth = reference.own_light if scoring.shown.as_used else picture.truth
+        shown = {"photo": picture.photo, "truth": truth, "mask": picture.mask}
+        scored.data_copies = {what: small_copy(each, size) for what, each in shown.items()}
+        results = {name: result for (name, kind), result in scoring.results.items() if kind == scoring.shown}
+        scored.result_copies = {name: small_copy(result, size) for name, result in results.items()}
     return scored
 
 
 @contextmanager
 def _metrics_pool(workers: int) -> Generator[ProcessPoolExecutor | None]:
-    """Processes for the metrics, one BLAS thread each; None for `workers` 0.
+    """Yield processes for the metrics, with one BLAS thread each; None for `workers` 0.
 
     Processes and not threads: BLAS calls from several threads at once fight over BLAS's own threads.
     """
     if workers < 1:
         yield None
         return
-    names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+    names = ("OMP_NUM_THREADS", *BLAS_THREADS)
     before = {name: os.environ.get(name) for name in names}
     os.environ.update(dict.fromkeys(names, "1"))  # read by the children when they load BLAS
     # Spawned, not forked: the networks' threads of this process would be missing in a fork.
@@ -195,7 +267,7 @@ def _metrics_pool(workers: int) -> Generator[ProcessPoolExecutor | None]:
     try:
         yield pool
     except BrokenProcessPool as error:
-        raise EvaluationError("a metrics process ended (out of memory?); run again with --workers 0") from error
+        raise EvaluationError("a metrics process ended (out of memory?)", "run again with {workers=0}") from error
     except BaseException:
         pool.shutdown(wait=False, cancel_futures=True)
         raise
@@ -209,5 +281,5 @@ def _metrics_pool(workers: int) -> Generator[ProcessPoolExecutor | None]:
 
 
 def _ignore_interrupt() -> None:
-    """Ctrl-C reaches the whole group; the parent ends its workers itself."""
+    """Leave Ctrl-C, which reaches the whole group, to the parent: it ends its workers itself."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -1,4 +1,4 @@
-"""From one row per picture to one number per method: mean or pooled, with a bootstrap interval."""
+"""One number per method from one row per picture: mean or pooled, with a bootstrap interval."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from shadowmaskformer.evaluate.protocols import Measurement, Protocol
+from shadowmaskformer.arrays import Doubles
+from shadowmaskformer.evaluate.as_used import worst_tenth
+from shadowmaskformer.evaluate.protocols import PictureScores, Protocol
 from shadowmaskformer.metrics import Regions
-
-FloatArray = NDArray[np.float64]
 
 MEASURES = ("error", "psnr", "ssim")
 REGIONS = ("shadow", "lit", "all")
@@ -40,18 +39,25 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Summary:
-    """All numbers of one method on one subset under one protocol; keys are (measure, region)."""
+    """All numbers of one method on one subset under one protocol; keys are (measure, region).
+
+    `edge`, `contrast`, `contrast_median` and `worst_tenth` belong to protocol `as-used` and are NaN elsewhere.
+    """
 
     protocol: Protocol
     estimates: dict[tuple[str, str], Estimate]
     pictures: int
+    edge: float = math.nan
+    contrast: float = math.nan
+    contrast_median: float = math.nan
+    worst_tenth: float = math.nan
 
     def value(self, measure: str, region: str) -> float:
-        """One number: `measure` of MEASURES over `region` of REGIONS."""
+        """Return one number: `measure` of MEASURES over `region` of REGIONS."""
         return self.estimates[measure, region].value
 
 
-def summarise(protocol: Protocol, rows: Sequence[Measurement], seed: int = 0) -> Summary:
+def summarise(protocol: Protocol, rows: Sequence[PictureScores], seed: int = 0) -> Summary:
     """Combine pictures as the protocol says.
 
     PSNR and SSIM are always averaged per image; only the error pools.
@@ -66,14 +72,26 @@ def summarise(protocol: Protocol, rows: Sequence[Measurement], seed: int = 0) ->
             elif measure == "error" and protocol.pooled:
                 estimates[measure, region] = estimate(values, weights, square=protocol.error == "rmse", seed=seed)
             else:
-                # A region that is empty has an SSIM of 1 and an infinite PSNR: neither says anything.
+                # An empty region has an SSIM of 1 and an infinite PSNR, which mean nothing.
                 present = np.where(weights > 0, values, np.nan)
                 estimates[measure, region] = estimate(present, seed=seed)
-    return Summary(protocol, estimates, len(rows))
+    if not protocol.as_used:
+        return Summary(protocol, estimates, len(rows))
+    edges, contrasts = (np.array([getattr(row, name) for row in rows], np.float64) for name in ("edge", "contrast"))
+    known = contrasts[np.isfinite(contrasts)]
+    return Summary(
+        protocol,
+        estimates,
+        len(rows),
+        edge=estimate(edges, seed=seed).value,
+        contrast=estimate(contrasts, seed=seed).value,
+        contrast_median=float(np.median(known)) if known.size else math.nan,
+        worst_tenth=worst_tenth(_column([row.psnr for row in rows], "shadow")),
+    )
 
 
-def estimate(values: FloatArray, weights: FloatArray | None = None, *, square: bool = False, seed: int = 0) -> Estimate:
-    """Weighted mean over pictures, with a percentile bootstrap over pictures; n/a and inf are kept out.
+def estimate(values: Doubles, weights: Doubles | None = None, *, square: bool = False, seed: int = 0) -> Estimate:
+    """Return the weighted mean over pictures, with a percentile bootstrap; n/a and inf are kept out.
 
     Args:
         values: (N,), one per picture; NaN and inf are left out and counted.
@@ -101,5 +119,5 @@ def estimate(values: FloatArray, weights: FloatArray | None = None, *, square: b
     return Estimate(float(value), float(low), float(high), used, len(values) - used)
 
 
-def _column(regions: Sequence[Regions], region: str) -> FloatArray:
+def _column(regions: Sequence[Regions], region: str) -> Doubles:
     return np.array([getattr(item, region) for item in regions], dtype=np.float64)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-FloatArray = NDArray[np.float64]
+from shadowmaskformer.arrays import Doubles
 
 # Linear sRGB to XYZ. D50: the sRGB primaries adapted by Bradford (ICC profile connection space; the matrix of
 # Lindbloom's table "sRGB, D50"). D65: IEC 61966-2-1.
@@ -25,8 +25,8 @@ GRAY_BT601 = np.array([0.299, 0.587, 0.114])
 """Weights of OpenCV's `RGB2GRAY`."""
 
 
-def lab_d50(rgb: NDArray) -> FloatArray:
-    """Lab under D50, as MATLAB's `applycform(…, makecform('srgb2lab'))`: the field's reference.
+def lab_d50(rgb: NDArray) -> Doubles:
+    """Return Lab under D50, as MATLAB's `applycform(…, makecform('srgb2lab'))`: the field's reference.
 
     Args:
         rgb: sRGB, (…, 3), [0, 1].
@@ -40,8 +40,8 @@ def lab_d50(rgb: NDArray) -> FloatArray:
     return _lab(rgb, _XYZ_D50, _WHITE_D50)
 
 
-def lab_opencv(rgb: NDArray) -> FloatArray:
-    """Lab under D65 with OpenCV's white, as `cv2.cvtColor` gives for float pictures; shapes as `lab_d50`.
+def lab_opencv(rgb: NDArray) -> Doubles:
+    """Return Lab under D65 with OpenCV's white, as `cv2.cvtColor` gives for float pictures; shapes as `lab_d50`.
 
     >>> lab_opencv(np.array([1.0, 0.0, 0.0])).round(1).tolist()
     [53.2, 80.1, 67.2]
@@ -49,8 +49,8 @@ def lab_opencv(rgb: NDArray) -> FloatArray:
     return _lab(rgb, _XYZ_D65, _WHITE_OPENCV)
 
 
-def lab_d65(rgb: NDArray) -> FloatArray:
-    """Lab under CIE D65 (2° observer), as scikit-image's `rgb2lab`; shapes as `lab_d50`.
+def lab_d65(rgb: NDArray) -> Doubles:
+    """Return Lab under CIE D65 (2° observer), as scikit-image's `rgb2lab`; shapes as `lab_d50`.
 
     >>> lab_d65(np.array([0.5, 0.5, 0.5])).round(1).tolist()
     [53.4, -0.0, 0.0]
@@ -58,8 +58,8 @@ def lab_d65(rgb: NDArray) -> FloatArray:
     return _lab(rgb, _XYZ_D65, _WHITE_D65_CIE)
 
 
-def gray(rgb: NDArray) -> FloatArray:
-    """Luma by BT.601, as OpenCV's `RGB2GRAY`: (…, 3) to (…).
+def gray(rgb: NDArray) -> Doubles:
+    """Return luma by BT.601, as OpenCV's `RGB2GRAY`: (…, 3) to (…).
 
     >>> gray(np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]])).tolist()
     [0.299, 0.587]
@@ -67,7 +67,7 @@ def gray(rgb: NDArray) -> FloatArray:
     return np.asarray(rgb, dtype=np.float64) @ GRAY_BT601
 
 
-def _lab(rgb: NDArray, to_xyz: FloatArray, white: FloatArray) -> FloatArray:
+def _lab(rgb: NDArray, to_xyz: Doubles, white: Doubles) -> Doubles:
     rgb = np.asarray(rgb, dtype=np.float64)
     # IEC 61966-2-1: the curve's two pieces meet at 0.04045.
     linear = np.where(rgb > 0.04045, ((np.maximum(rgb, 0.04045) + 0.055) / 1.055) ** 2.4, rgb / 12.92)

@@ -8,9 +8,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from shadowmaskformer.arrays import Doubles
 from shadowmaskformer.errors import ArrayError
-
-FloatArray = NDArray[np.float64]
 
 
 class Regions(NamedTuple):
@@ -21,8 +20,8 @@ class Regions(NamedTuple):
     all: float
 
 
-def absolute_error(result_lab: NDArray, truth_lab: NDArray) -> FloatArray:
-    """|ΔL| + |Δa| + |Δb| of each pixel, (H, W): **summed** over the channels, as the field's scripts do.
+def absolute_error(result_lab: NDArray, truth_lab: NDArray) -> Doubles:
+    """Return |ΔL| + |Δa| + |Δb| of each pixel, (H, W): **summed** over the channels, as in the field's scripts.
 
     >>> absolute_error(np.array([[[50.0, 1, 2]]]), np.array([[[52.0, 0, 0]]])).tolist()
     [[5.0]]
@@ -31,8 +30,8 @@ def absolute_error(result_lab: NDArray, truth_lab: NDArray) -> FloatArray:
     return np.abs(np.asarray(result_lab, np.float64) - truth_lab).sum(axis=-1)
 
 
-def squared_error(result_lab: NDArray, truth_lab: NDArray) -> FloatArray:
-    """ΔL² + Δa² + Δb² of each pixel, (H, W).
+def squared_error(result_lab: NDArray, truth_lab: NDArray) -> Doubles:
+    """Return ΔL² + Δa² + Δb² of each pixel, (H, W).
 
     >>> squared_error(np.array([[[50.0, 1, 2]]]), np.array([[[52.0, 0, 0]]])).tolist()
     [[9.0]]
@@ -42,7 +41,7 @@ def squared_error(result_lab: NDArray, truth_lab: NDArray) -> FloatArray:
 
 
 def region_mean(error: NDArray, weight: NDArray | None = None) -> float:
-    """Mean of an (H, W) error map over a region: Σ w·e / Σ w; NaN where the region is empty.
+    """Return the mean of an (H, W) error map over a region: Σ w·e / Σ w; NaN where the region is empty.
 
     Args:
         error: (H, W).
@@ -58,7 +57,7 @@ def region_mean(error: NDArray, weight: NDArray | None = None) -> float:
 
 
 def lab_mae(result_lab: NDArray, truth_lab: NDArray, weight: NDArray | None = None) -> float:
-    """Mean of `absolute_error` over a region: what shadow removal papers print as "RMSE".
+    """Return the mean of `absolute_error` over a region: what shadow removal papers print as "RMSE".
 
     >>> lab_mae(np.zeros((2, 3, 3)), np.ones((2, 3, 3)))
     3.0
@@ -67,7 +66,7 @@ def lab_mae(result_lab: NDArray, truth_lab: NDArray, weight: NDArray | None = No
 
 
 def lab_rmse(result_lab: NDArray, truth_lab: NDArray, weight: NDArray | None = None) -> float:
-    """True root mean square of the Lab difference over a region's pixels **and** channels: sqrt(mean Δ²).
+    """Return the true root mean square of the Lab difference over pixels **and** channels: sqrt(mean Δ²).
 
     >>> lab_rmse(np.zeros((2, 3, 3)), np.full((2, 3, 3), 2.0))
     2.0
@@ -76,7 +75,7 @@ def lab_rmse(result_lab: NDArray, truth_lab: NDArray, weight: NDArray | None = N
 
 
 def psnr(result: NDArray, truth: NDArray, weight: NDArray | None = None) -> float:
-    """Peak signal-to-noise ratio in dB, peak 1: 10·log10(1 / mean((x − y)²)); inf where the two are equal.
+    """Return the peak signal-to-noise ratio in dB: 10·log10(1 / mean((x − y)²)); inf where the two are equal.
 
     For a region both pictures are multiplied by it and the mean still runs over the **whole frame**, as the
     field's scripts do: the smaller the region, the higher its PSNR.
@@ -98,7 +97,7 @@ def psnr(result: NDArray, truth: NDArray, weight: NDArray | None = None) -> floa
 
 
 def balance_error_rate(predicted: NDArray, truth: NDArray) -> float:
-    """Balance error rate of a mask in percent: 100·(1 − ½(TP/P + TN/N)) (Vicente et al., ECCV 2016).
+    """Return the balance error rate in percent: 100·(1 − ½(TP/P + TN/N)) (Vicente et al., ECCV 2016).
 
     Args:
         predicted: (H, W), bool or [0, 1]; shadow is above 0.5.

@@ -11,9 +11,8 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from shadowmaskformer.arrays import Doubles
 from shadowmaskformer.errors import ArrayError
-
-FloatArray = NDArray[np.float64]
 
 _BLOCK = 32
 
@@ -54,8 +53,8 @@ def imresize(image: NDArray, height: int, width: int) -> NDArray:
 
 
 @lru_cache(maxsize=64)
-def cubic_weights(size: int, wanted: int) -> FloatArray:
-    """The (wanted, size) matrix of MATLAB's bicubic resize along one dimension; rows sum to 1.
+def cubic_weights(size: int, wanted: int) -> Doubles:
+    """Return the (wanted, size) matrix of MATLAB's bicubic resize along one dimension; rows sum to 1.
 
     >>> cubic_weights(4, 2).round(4).tolist()[0]
     [0.5469, 0.3984, 0.1016, -0.0469]
@@ -90,7 +89,7 @@ def resize_nearest(image: NDArray, height: int, width: int) -> NDArray:
     return image[rows[:, None], columns]
 
 
-def resize_area(image: NDArray, height: int, width: int) -> FloatArray:
+def resize_area(image: NDArray, height: int, width: int) -> Doubles:
     """Shrink by averaging the area that each new pixel covers, as OpenCV's `INTER_AREA`.
 
     A picture smaller than wanted is enlarged linearly, which is what OpenCV falls back to.
@@ -107,7 +106,7 @@ def resize_area(image: NDArray, height: int, width: int) -> FloatArray:
 
 
 @lru_cache(maxsize=64)
-def _area_weights(size: int, wanted: int) -> FloatArray:
+def _area_weights(size: int, wanted: int) -> Doubles:
     if wanted <= size:
         edges = np.arange(wanted + 1) * size / wanted
         pixels = np.arange(size)
@@ -119,16 +118,16 @@ def _area_weights(size: int, wanted: int) -> FloatArray:
     return weights / weights.sum(axis=1, keepdims=True)
 
 
-def _keys(x: FloatArray) -> FloatArray:
-    """Keys' cubic convolution kernel with a = -0.5 (IEEE TASSP 29(6), 1981, Eq. 15)."""
+def _keys(x: Doubles) -> Doubles:
+    """Return Keys' cubic convolution kernel with a = -0.5 (IEEE TASSP 29(6), 1981, Eq. 15)."""
     x = np.abs(x)
     near = 1.5 * x**3 - 2.5 * x**2 + 1
     far = -0.5 * x**3 + 2.5 * x**2 - 4 * x + 2
     return np.where(x <= 1, near, np.where(x <= 2, far, 0.0))
 
 
-def _apply(matrix: FloatArray, image: FloatArray, axis: int) -> FloatArray:
-    """`matrix` (wanted, size) times `image` (H, W[, C]) along `axis` (0 or 1).
+def _apply(matrix: Doubles, image: Doubles, axis: int) -> Doubles:
+    """Return `matrix` (wanted, size) times `image` (H, W[, C]) along `axis` (0 or 1).
 
     The matrix is a narrow band, so the product runs over blocks of its rows with the columns that they touch; on
     planes, not pixels, since a product three numbers wide is slow.

@@ -13,10 +13,9 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from shadowmaskformer.arrays import Doubles
 from shadowmaskformer.errors import ArrayError
 from shadowmaskformer.metrics.fidelity import Regions
-
-FloatArray = NDArray[np.float64]
 
 _RADIUS = 5
 _BELL = np.exp(-(np.arange(-_RADIUS, _RADIUS + 1) ** 2) / (2 * 1.5**2))
@@ -25,7 +24,7 @@ _BLOCK = 32
 
 
 def ssim_volume(result: NDArray, truth: NDArray) -> float:
-    """SSIM of two pictures taken as H×W×3 volumes, as MATLAB's `ssim(result, truth)` on an RGB array.
+    """Return SSIM of two pictures taken as H×W×3 volumes, as MATLAB's `ssim(result, truth)` on an RGB array.
 
     11×11×11 Gaussian, σ = 1.5, replicated border: with three channels the window mixes colours, which is why
     this differs from the mean over channels.
@@ -42,7 +41,7 @@ def ssim_volume(result: NDArray, truth: NDArray) -> float:
 
 
 def ssim_volume_regions(result: NDArray, truth: NDArray, shadow: NDArray) -> Regions:
-    """`ssim_volume` of the pictures multiplied by the shadow region, by the lit region, and as they are.
+    """Return `ssim_volume` of the pictures times the shadow region, times the lit region, and as they are.
 
     Blurring is linear, so the lit moments are those of the frame minus those of the shadow: two blurs do.
 
@@ -59,7 +58,7 @@ def ssim_volume_regions(result: NDArray, truth: NDArray, shadow: NDArray) -> Reg
 
 
 def ssim_uniform(result: NDArray, truth: NDArray, *, peak: float = 1.0) -> float:
-    """2-D SSIM with a 7×7 box and sample covariance, border cropped: scikit-image's; channels averaged.
+    """Return scikit-image's 2-D SSIM: 7×7 box, sample covariance, border cropped, channels averaged.
 
     Args:
         result: (H, W) or (H, W, C), [0, 1], at least 7 pixels each way.
@@ -82,8 +81,8 @@ def ssim_uniform(result: NDArray, truth: NDArray, *, peak: float = 1.0) -> float
     return float(_ssim_map(*(moments / 49), sample=49 / 48, peak=peak).mean())
 
 
-def _moments(result: NDArray, truth: NDArray) -> FloatArray:
-    """Blurred x, y, x², y², xy of two volumes: (5, C, H, W)."""
+def _moments(result: NDArray, truth: NDArray) -> Doubles:
+    """Return blurred x, y, x², y², xy of two volumes: (5, C, H, W)."""
     x, y = _pair(result, truth)
     if x.ndim != 3:
         raise ArrayError(f"a volume is (H, W, C); got shape {x.shape}")
@@ -94,28 +93,28 @@ def _moments(result: NDArray, truth: NDArray) -> FloatArray:
 
 
 def _ssim_map(
-    mx: FloatArray,
-    my: FloatArray,
-    xx: FloatArray,
-    yy: FloatArray,
-    xy: FloatArray,
+    mx: Doubles,
+    my: Doubles,
+    xx: Doubles,
+    yy: Doubles,
+    xy: Doubles,
     sample: float = 1.0,
     peak: float = 1.0,
-) -> FloatArray:
+) -> Doubles:
     c1, c2 = (0.01 * peak) ** 2, (0.03 * peak) ** 2
     mxy, squares = mx * my, mx * mx + my * my
     numerator = (2 * mxy + c1) * (2 * sample * (xy - mxy) + c2)
     return numerator / ((squares + c1) * (sample * (xx + yy - squares) + c2))
 
 
-def _products(x: FloatArray, y: FloatArray) -> FloatArray:
-    """x, y, x², y², xy of two (H, W, C) pictures, as planes: (5, C, H, W)."""
+def _products(x: Doubles, y: Doubles) -> Doubles:
+    """Return x, y, x², y², xy of two (H, W, C) pictures, as planes: (5, C, H, W)."""
     x, y = np.moveaxis(x, -1, 0), np.moveaxis(y, -1, 0)
     return np.stack([x, y, x * x, y * y, x * y])
 
 
-def _blur(planes: FloatArray) -> FloatArray:
-    """Gaussian over height and width of (…, H, W), replicated border.
+def _blur(planes: Doubles) -> Doubles:
+    """Return a Gaussian blur over height and width of (…, H, W), replicated border.
 
     A matrix product per block of 32 lines: 42 multiplications an output instead of H or W, and BLAS does them.
     """
@@ -128,8 +127,8 @@ def _blur(planes: FloatArray) -> FloatArray:
     return columns
 
 
-def _blocks(length: int) -> Iterator[tuple[FloatArray, int, int, int, int]]:
-    """Parts of `_band(length)`: the matrix that turns lines first:last into blurred lines start:stop."""
+def _blocks(length: int) -> Iterator[tuple[Doubles, int, int, int, int]]:
+    """Yield parts of `_band(length)`: the matrix that turns lines first:last into blurred lines start:stop."""
     for start in range(0, length, _BLOCK):
         stop = min(start + _BLOCK, length)
         first, last = max(start - _RADIUS, 0), min(stop + _RADIUS, length)
@@ -137,8 +136,8 @@ def _blocks(length: int) -> Iterator[tuple[FloatArray, int, int, int, int]]:
 
 
 @lru_cache(maxsize=64)
-def _band(length: int) -> FloatArray:
-    """The (length, length) matrix that blurs a line with a replicated border.
+def _band(length: int) -> Doubles:
+    """Return the (length, length) matrix that blurs a line with a replicated border.
 
     >>> _band(3).sum(axis=1).round(12).tolist()
     [1.0, 1.0, 1.0]
@@ -150,7 +149,7 @@ def _band(length: int) -> FloatArray:
     return band
 
 
-def _pair(result: NDArray, truth: NDArray) -> tuple[FloatArray, FloatArray]:
+def _pair(result: NDArray, truth: NDArray) -> tuple[Doubles, Doubles]:
     if result.shape != truth.shape or result.ndim not in (2, 3) or 0 in result.shape:
         raise ArrayError(f"result is {result.shape}, truth is {truth.shape}; give two pictures of one shape")
     return np.asarray(result, dtype=np.float64), np.asarray(truth, dtype=np.float64)

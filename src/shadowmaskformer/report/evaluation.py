@@ -2,43 +2,62 @@
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from shadowmaskformer.arrays import Doubles, Levels
 from shadowmaskformer.evaluate import published
-from shadowmaskformer.evaluate.evaluation import (
-    ALL,
-    UNSEEN,
-    Evaluation,
-    versions,
-)
-from shadowmaskformer.evaluate.methods import Input, MaskSource, Method, Sample
-from shadowmaskformer.evaluate.protocols import as_float
+from shadowmaskformer.evaluate.evaluation import ALL, UNSEEN, Evaluation, versions
+from shadowmaskformer.evaluate.gallery import copy_size, read_copy, small_copy
+from shadowmaskformer.evaluate.methods import EvaluationPicture, Input, MaskSource, ScoredMethod
+from shadowmaskformer.evaluate.protocols import Protocol, Reference, as_float
 from shadowmaskformer.report import figures
-from shadowmaskformer.report.page import Figure, Report, Section
-from shadowmaskformer.report.results import extremes_table, interval_table, protocols_table, results_table
+from shadowmaskformer.report.page import Illustration, Report, Section
+from shadowmaskformer.report.results import (
+    extremes_table,
+    interval_table,
+    mask_error_table,
+    protocols_table,
+    results_table,
+)
 
 SHOWN = 3
-"""Pictures in each strip figure: so many worst, typical and best ones."""
+"""How many worst, typical and best pictures are shown."""
 SIGN_BINS = 64
+SIGN_PICTURES = 60
+RAW = (
+    "The pictures show each method's raw answer for the whole frame, as the published protocols score it. "
+    "`shadowmaskformer remove` blends that answer into the photo, which stays as it was outside the shadow; "
+    "protocol as-used scores and shows those pictures."
+)
+USED = "The pictures show what `shadowmaskformer remove` gives: the answer blended into the photo."
 
 
 def build(
-    evaluation: Evaluation, methods: Sequence[Method], masks: MaskSource, *, seconds: float | None = None
+    evaluation: Evaluation,
+    methods: Sequence[ScoredMethod],
+    masks: MaskSource,
+    *,
+    seconds: float | None = None,
+    changed: Mapping[str, Evaluation] | None = None,
 ) -> Report:
-    """The report of one evaluation.
+    """Return the report of one evaluation.
 
     Args:
         evaluation: the numbers.
-        methods: what was scored; asked again for the few pictures that are shown.
+        methods: what was scored; asked again for shown pictures that the evaluation kept no copy of.
         masks: where masks come from.
-        seconds: how long scoring took, if somebody wants to know.
+        seconds: how long scoring took; None leaves it out.
+        changed: the same with changed masks, by the name of the change.
     """
     test, first = evaluation.test, evaluation.protocols[0]
-    best = min(evaluation.methods, key=lambda m: _or_infinity(evaluation.summary(m, first).value("error", "all")))
+    best = _best_method(evaluation, first)
     report = Report(
         title=f"Shadow removal on {test.name}",
         abstract=_abstract(evaluation, best),
@@ -51,50 +70,88 @@ def build(
     )
     if seconds is not None:
         report.facts["Scored in"] = f"{seconds:.0f} s"
-    results = Section(
+    published_rules = [protocol for protocol in evaluation.protocols if not protocol.as_used]
+    used_rules = [protocol for protocol in evaluation.protocols if protocol.as_used]
+    for protocol in used_rules:
+        section = Section("What users get", [], [results_table(evaluation, protocol, s) for s in test.subsets])
+        if changed:
+            section.content.append(mask_error_table(evaluation, changed, protocol))
+        report.sections.append(section)
+    if published_rules:
+        report.sections.append(_results(evaluation, published_rules))
+    if len(published_rules) > 1:
+        report.sections.append(
+            Section(
+                "Protocols side by side",
+                ["The same results under every rule: differences within a method come from the rule."],
+                [protocols_table(evaluation)],
+            )
+        )
+    report.sections.append(_pictures(evaluation, methods, masks, best))
+    if not first.as_used:
+        report.sections.append(_signs(evaluation, masks))
+        report.sections += _scatter(evaluation, first)
+    return report
+
+
+def _drawings(evaluation: Evaluation) -> Path | None:
+    """Return the folder that keeps finished drawings."""
+    return None if evaluation.gallery is None else evaluation.gallery.folder / "drawings"
+
+
+def _best_method(evaluation: Evaluation, protocol: Protocol) -> str:
+    """Return the method with the lowest error, or the highest S-PSNR under `as-used`."""
+
+    def rank(method: str) -> float:
+        found = evaluation.summary(method, protocol)
+        return _or_infinity(-found.value("psnr", "shadow") if protocol.as_used else found.value("error", "all"))
+
+    return min(evaluation.methods, key=rank)
+
+
+def _results(evaluation: Evaluation, protocols: Sequence[Protocol]) -> Section:
+    test = evaluation.test
+    section = Section(
         "Results",
         [
             "S is the shadow region, NS the rest, All the frame. MAE is the mean over pixels of "
             "|ΔL| + |Δa| + |Δb|, which papers of the field print as “RMSE”. Bold is best; the input does not contend."
         ],
     )
-    for protocol in evaluation.protocols[: 2 if len(evaluation.protocols) > 2 else None]:
-        results.content += [results_table(evaluation, protocol, subset) for subset in test.subsets]
-        results.content.append(interval_table(evaluation, protocol))
-    report.sections.append(results)
+    for protocol in protocols[: 2 if len(protocols) > 2 else None]:
+        section.content += [results_table(evaluation, protocol, subset) for subset in test.subsets]
+        section.content.append(interval_table(evaluation, protocol))
     if UNSEEN in test.subsets:
         share = len(test.subsets[UNSEEN])
-        results.paragraphs = [
-            *results.paragraphs,
+        section.paragraphs = [
+            *section.paragraphs,
             f"{len(test.triplets) - share} of {len(test.triplets)} test pictures share their clean picture with the "
             f"training set; the {share} others are the unseen scenes.",
         ]
-    if len(evaluation.protocols) > 1:
-        report.sections.append(
-            Section(
-                "Protocols side by side",
-                ["The same results under every rule in use: differences within a method are the rule's, not its own."],
-                [protocols_table(evaluation)],
-            )
-        )
-    shown = [method for method in methods if not isinstance(method, Input)]
-    report.sections += [
-        _pictures(evaluation, shown, masks, best),
-        _signs(evaluation, masks),
-    ]
-    if points := _points(evaluation):
-        caption = (
-            f"Parameters against {first.error_name} (All) under {first.name}. Measured here in orange, published in "
-            "gray; lower left is better."
-        )
-        figure = Figure("scatter", caption, figures.scatter(points, f"{first.error_name}, All"))
-        report.sections.append(Section("Size against error", [], [figure]))
-    return report
+    return section
+
+
+def _scatter(evaluation: Evaluation, protocol: Protocol) -> list[Section]:
+    points = _points(evaluation)
+    if not points:
+        return []
+    caption = (
+        f"Parameters against {protocol.error_name} (All) under {protocol.name}. Measured here in orange, published in "
+        "gray; lower left is better."
+    )
+    drawing = figures.drawn(_drawings(evaluation), figures.scatter, points, f"{protocol.error_name}, All")
+    return [Section("Size against error", [], [Illustration("scatter", caption, drawing)])]
 
 
 def _abstract(evaluation: Evaluation, best: str) -> str:
     protocol = evaluation.protocols[0]
     summary = evaluation.summary(best, protocol)
+    if protocol.as_used:
+        return (
+            f"As users get it, {best} reaches {summary.value('psnr', 'shadow'):.2f} dB in the shadow, "
+            f"{summary.edge:.2f} dB along its edge and {summary.value('psnr', 'all'):.2f} dB over the frame; the worst "
+            f"tenth of the pictures {summary.worst_tenth:.2f} dB in the shadow."
+        )
     if best == "Input":
         values = [summary.value(m, "all") for m in ("error", "psnr", "ssim")]
         return (
@@ -117,74 +174,125 @@ def _abstract(evaluation: Evaluation, best: str) -> str:
     return text + "."
 
 
-def _pictures(evaluation: Evaluation, shown: Sequence[Method], masks: MaskSource, best: str) -> Section:
+def _pictures(evaluation: Evaluation, methods: Sequence[ScoredMethod], masks: MaskSource, best: str) -> Section:
     protocol = evaluation.protocols[0]
-    ranked = [name for name, row in evaluation.ranked(best, protocol) if math.isfinite(row.error.all)]
+    found = evaluation.ranked(best, protocol)
+    ranked = [name for name, row in found if math.isfinite(row.psnr.shadow if protocol.as_used else row.error.all)]
     middle = len(ranked) // 2
     groups = [
         ("worst", "Worst", list(reversed(ranked[-SHOWN:]))),
         ("typical", "Typical", ranked[middle - SHOWN // 2 : middle + 1 + SHOWN // 2][:SHOWN]),
         ("best", "Best", ranked[:SHOWN]),
     ]
-    triplets = {triplet.name: triplet for triplet in evaluation.test.triplets}
+    measure = "PSNR in the shadow" if protocol.as_used else f"{protocol.error_name} over all pixels"
     section = Section(
         "Pictures",
-        [f"Chosen by the error of {best}, not by hand. Error maps share one scale; the number is the map's mean."],
+        [
+            USED if protocol.as_used else RAW,
+            f"Chosen by the {measure} of {best}, not by hand. Error maps share one scale; the number on a map is the "
+            f"picture's {measure} under {protocol.name}.",
+        ],
     )
+    shown = [method for method in methods if not isinstance(method, Input)]
+    titles = [method.name for method in shown]
+    strips = _Strips(evaluation, shown, masks)
     taken: set[str] = set()
     section.content.append(extremes_table(evaluation, protocol))
     for key, word, names in groups:
         names = [name for name in names if name not in taken]
         taken |= set(names)
-        strips = [_strip(Sample(triplets[name], masks), shown, evaluation, protocol.network_side) for name in names]
-        if not strips:
+        if not names:
             continue
-        titles = [method.name for method in shown]
-        caption = f"{word} pictures of {best}. By {protocol.error_name} over all pixels under {protocol.name}."
-        section.content.append(Figure(f"pictures-{key}", caption, figures.comparison(strips, titles)))
+        chosen = [strips.of(name) for name in names]
+        caption = f"{word} pictures of {best}. By {measure} under {protocol.name}."
+        drawing = figures.drawn(_drawings(evaluation), figures.comparison, chosen, titles)
+        section.content.append(Illustration(f"pictures-{key}", caption, drawing))
         caption = f"Error of the {word.lower()} pictures. The white line is the mask's edge."
-        section.content.append(Figure(f"errors-{key}", caption, figures.error_maps(strips, titles)))
+        drawing = figures.drawn(_drawings(evaluation), figures.error_maps, chosen, titles)
+        section.content.append(Illustration(f"errors-{key}", caption, drawing))
     return section
 
 
-def _strip(sample: Sample, shown: Sequence[Method], evaluation: Evaluation, side: int | None) -> figures.Strip:
-    """All pictures at the photo's own aspect, whatever size methods ran at."""
-    photo = figures.thumbnail(sample.photo)
-    height, width = photo.shape[:2]
-    pictures = [photo]
-    for method in shown:
-        if sample.name in evaluation.missing.get(method.name, []):
-            pictures.append(np.full_like(photo, 0.5))
-            continue
-        result = as_float(method.restore(sample, side))
-        pictures.append(np.clip(figures.fit(result, height, width), 0, 1))
-    mask = figures.thumbnail(sample.mask)
-    return figures.Strip(sample.name, figures.thumbnail(sample.truth), mask, pictures)
+class _Strips:
+    """Makes the lines of comparisons: from the small copies that scoring kept, else from the pictures themselves."""
+
+    def __init__(self, evaluation: Evaluation, shown: Sequence[ScoredMethod], masks: MaskSource) -> None:
+        self._evaluation, self._shown, self._masks = evaluation, shown, masks
+        self._triplets = {triplet.name: triplet for triplet in evaluation.test.triplets}
+        self._gallery = evaluation.gallery
+        self._kind = evaluation.protocols[0].result_kind
+
+    def of(self, name: str) -> figures.Strip:
+        """Return the strip of the picture called `name`."""
+        evaluation, protocol = self._evaluation, self._evaluation.protocols[0]
+        picture = EvaluationPicture(self._triplets[name], self._masks)
+        photo = self._copy("photo", picture, lambda: picture.photo)
+        pictures = [photo]
+        for method in self._shown:
+            if name in evaluation.missing.get(method.name, []):
+                pictures.append(np.full_like(photo, 128))
+            else:
+                key = evaluation.gallery_keys[method.name]
+                pictures.append(self._copy(key, picture, lambda method=method: method.restore(picture, self._kind)))
+        rows = [
+            evaluation.rows[method].get(protocol.name, {}).get(name)
+            for method in ("Input", *(m.name for m in self._shown))
+            if method in evaluation.rows
+        ]
+        values = [math.nan if r is None else r.psnr.shadow if protocol.as_used else r.error.all for r in rows]
+        scores = [*[math.nan] * (len(pictures) - len(values)), *values]
+        truth = self._copy("truth", picture, lambda: self._truth(picture))
+        return figures.Strip(name, truth, self._copy("mask", picture, lambda: picture.mask), pictures, scores)
+
+    def _truth(self, picture: EvaluationPicture) -> NDArray[Any]:
+        if self._kind.as_used:
+            return Reference(picture.truth, picture.region, picture.photo).own_light
+        return picture.truth
+
+    def _copy(self, what: str, picture: EvaluationPicture, make: Callable[[], NDArray[Any]]) -> Levels:
+        """Return a kept copy; made, and kept, where there is none."""
+        found = None if self._gallery is None else self._gallery.get(what, picture.name)
+        if found is None:
+            copy = small_copy(make(), copy_size(picture.truth.shape))
+            if self._gallery is not None:
+                self._gallery.put(what, picture.name, copy)
+            found = read_copy(copy)
+        return found
 
 
 def _signs(evaluation: Evaluation, masks: MaskSource) -> Section:
-    """The paper's statistic that motivates MAPE's sign: x in [−1, 1] by region, over at most 60 pictures."""
-    triplets = evaluation.test.triplets
-    step = max(1, len(triplets) // 60)
-    shadow, lit = np.zeros(SIGN_BINS), np.zeros(SIGN_BINS)
-    for triplet in triplets[::step]:
-        sample = Sample(triplet, masks)
-        values = as_float(sample.photo) * 2 - 1
-        region = sample.region > 127
-        shadow += _histogram(values[region])
-        lit += _histogram(values[~region])
-    shadow, lit = (counts / max(counts.sum(), 1) for counts in (shadow, lit))
+    """Show the paper's statistic that motivates MAPE's sign: x in [−1, 1] by region, over at most 60 pictures."""
+    kept = None if evaluation.gallery is None else evaluation.gallery.folder / "signs.json"
+    shadow, lit = _sign_shares(evaluation, masks, kept)
     caption = (
         "Values of x in [−1, 1] by region. Shadow values are mostly negative and the mask is +1 there and −1 outside, "
         "so that Mp·x flips the sign of lit pixels; the paper (§IV) reports 70 % and 97 % on ISTD."
     )
     section = Section("Why the mask's sign", [])
-    section.content.append(Figure("signs", caption, figures.sign_statistic(shadow, lit)))
+    drawing = figures.drawn(_drawings(evaluation), figures.sign_statistic, shadow, lit)
+    section.content.append(Illustration("signs", caption, drawing))
     return section
 
 
-def _histogram(values: NDArray) -> NDArray:
-    return np.histogram(values, bins=SIGN_BINS, range=(-1, 1))[0].astype(np.float64)
+def _sign_shares(evaluation: Evaluation, masks: MaskSource, kept: Path | None) -> tuple[Doubles, Doubles]:
+    """Return the share of values in each bin, in the shadow and outside; kept beside the copies."""
+    if kept is not None:
+        try:
+            shadow, lit = json.loads(kept.read_text(encoding="utf-8"))
+            return np.array(shadow), np.array(lit)
+        except (OSError, ValueError):
+            pass
+    triplets = evaluation.test.triplets
+    counts = np.zeros((2, SIGN_BINS))
+    for triplet in triplets[:: max(1, len(triplets) // SIGN_PICTURES)]:
+        picture = EvaluationPicture(triplet, masks)
+        values, region = as_float(picture.photo) * 2 - 1, picture.region > 127
+        for row, part in enumerate((values[region], values[~region])):
+            counts[row] += np.histogram(part, bins=SIGN_BINS, range=(-1, 1))[0]
+    shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+    if kept is not None and kept.parent.is_dir():
+        kept.write_text(json.dumps(shares.tolist()), encoding="utf-8")
+    return shares[0], shares[1]
 
 
 def _points(evaluation: Evaluation) -> list[figures.Point]:

@@ -1,28 +1,72 @@
-"""Figures of the report, as PNG bytes: strips, error maps, scatter, mask quality, sign statistic.
+"""Figures of the report: strips, error maps, scatter, curves, sign statistic.
 
-Matplotlib comes with the extra `evaluate`; everything is drawn on its object interface, so that no global state
-of a caller's plots is touched.
+Plots are PNG files, photographs JPEG. Matplotlib comes with the extra `evaluate`; everything is drawn on its object
+interface, so that no global state of a caller's plots is touched.
 """
 
 from __future__ import annotations
 
+import hashlib
+import importlib.metadata
+import importlib.util
 import io
-from collections.abc import Sequence
+import pickle
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image
 
 from shadowmaskformer import metrics
-from shadowmaskformer.errors import MissingExtraError
-from shadowmaskformer.evaluate.protocols import as_float
+from shadowmaskformer.arrays import Doubles, Levels
+from shadowmaskformer.errors import MissingExtraError, OutputError
+from shadowmaskformer.evaluate.protocols import as_float, as_uint8
+from shadowmaskformer.files import write_atomically
 
 INK, MUTED, ACCENT, OTHER = "#1b1b1f", "#6b6b76", "#c2410c", "#94a3b8"
+COLOURS = ("#6b7280", "#0f766e", "#c2410c", "#1d4ed8", "#7c3aed")
 DPI = 160
 PANEL_INCHES = 1.75
+JPEG_QUALITY = 84
 HEAT_LIMIT = 30.0
 """Upper end of every error map, in the units of the Lab MAE: one scale for all pictures and methods."""
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A finished figure: a PNG or JPEG file, and its width in pixels."""
+
+    data: bytes
+    kind: Literal["png", "jpeg"]
+    width: int
+
+
+def drawn(folder: Path | None, draw: Callable[..., Drawing], *args: Any) -> Drawing:
+    """Return `draw(*args)`, from `folder` if it was drawn before from the same data, by the same code.
+
+    Args:
+        folder: keeps drawings; None draws anew.
+        draw: one of this module's functions.
+        args: what it draws.
+    """
+    if folder is None:
+        return draw(*args)
+    code = (Path(__file__).read_bytes(), importlib.metadata.version("matplotlib"), draw.__name__)
+    path = folder / f"{hashlib.sha256(pickle.dumps((code, args))).hexdigest()[:16]}.drawing"
+    try:
+        kind, width, data = path.read_bytes().split(b"\n", 2)
+        return Drawing(data, "jpeg" if kind == b"jpeg" else "png", int(width))
+    except (OSError, ValueError):
+        drawing = draw(*args)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, f"{drawing.kind}\n{drawing.width}\n".encode() + drawing.data, overwrite=True)
+    except (OSError, OutputError):
+        pass  # drawn again next time
+    return drawing
 
 
 @dataclass(frozen=True)
@@ -31,19 +75,21 @@ class Strip:
 
     Attributes:
         label: the picture's name, and a word on it.
-        truth: RGB, (H, W, 3), [0, 1].
-        mask: (H, W), [0, 1].
+        truth: RGB, (H, W, 3), [0, 255].
+        mask: (H, W), [0, 255].
         pictures: input first, then each method's result, as `truth`.
+        scores: a number for each of `pictures`, printed on it.
     """
 
     label: str
-    truth: NDArray
-    mask: NDArray
-    pictures: Sequence[NDArray]
+    truth: Levels
+    mask: Levels
+    pictures: Sequence[Levels]
+    scores: Sequence[float] = ()
 
 
-def comparison(strips: Sequence[Strip], methods: Sequence[str]) -> bytes:
-    """Input, mask, each method, truth: one line a picture.
+def comparison(strips: Sequence[Strip], methods: Sequence[str]) -> Drawing:
+    """Draw input, mask, each method and truth: one line a picture.
 
     Args:
         strips: the lines.
@@ -54,25 +100,25 @@ def comparison(strips: Sequence[Strip], methods: Sequence[str]) -> bytes:
     for line, strip in zip(axes, strips, strict=True):
         panels = [strip.pictures[0], strip.mask, *strip.pictures[1:], strip.truth]
         for axis, panel in zip(line, panels, strict=True):
-            axis.imshow(np.clip(panel, 0, 1), cmap="gray", vmin=0, vmax=1, interpolation="antialiased")
+            axis.imshow(panel, cmap="gray", vmin=0, vmax=255, interpolation="antialiased")
         line[0].set_ylabel(strip.label, fontsize=7, color=MUTED)
     for axis, title in zip(axes[0], titles, strict=True):
         axis.set_title(title, fontsize=8, color=INK)
-    return _png(figure)
+    return _jpeg(figure)
 
 
-def error_maps(strips: Sequence[Strip], methods: Sequence[str]) -> bytes:
-    """Lab error |ΔL| + |Δa| + |Δb| of input and methods, all on the scale 0 … 30, with each map's mean."""
+def error_maps(strips: Sequence[Strip], methods: Sequence[str]) -> Drawing:
+    """Draw the Lab error |ΔL| + |Δa| + |Δb| of input and methods, all on the scale 0 … 30, with their scores."""
     titles = ["Input", *methods]
     figure, axes = _grid(len(strips), len(titles), strips, bar=True)
     heat = None
     for line, strip in zip(axes, strips, strict=True):
-        truth = metrics.lab_d50(strip.truth)
-        for axis, picture in zip(line, strip.pictures, strict=True):
-            error = metrics.absolute_error(metrics.lab_d50(picture), truth)
+        truth = metrics.lab_d50(as_float(strip.truth))
+        for axis, picture, score in zip(line, strip.pictures, strip.scores, strict=True):
+            error = metrics.absolute_error(metrics.lab_d50(as_float(picture)), truth)
             heat = axis.imshow(error, cmap="inferno", vmin=0, vmax=HEAT_LIMIT, interpolation="antialiased")
-            axis.contour(strip.mask > 0.5, levels=[0.5], colors="white", linewidths=0.4, alpha=0.7)
-            axis.text(0.03, 0.04, f"{error.mean():.2f}", transform=axis.transAxes, **_number_style())
+            axis.contour(strip.mask > 127, levels=[0.5], colors="white", linewidths=0.4, alpha=0.7)
+            axis.text(0.03, 0.04, f"{score:.2f}", transform=axis.transAxes, **_number_style())
         line[0].set_ylabel(strip.label, fontsize=7, color=MUTED)
     for axis, title in zip(axes[0], titles, strict=True):
         axis.set_title(title, fontsize=8, color=INK)
@@ -81,7 +127,7 @@ def error_maps(strips: Sequence[Strip], methods: Sequence[str]) -> bytes:
         bar.ax.tick_params(labelsize=7, colors=MUTED)
         bar.outline.set_visible(False)
         bar.set_label("|ΔL| + |Δa| + |Δb|", fontsize=7, color=MUTED)
-    return _png(figure)
+    return _jpeg(figure)
 
 
 @dataclass(frozen=True)
@@ -94,8 +140,8 @@ class Point:
     ours: bool
 
 
-def scatter(points: Sequence[Point], ylabel: str) -> bytes:
-    """Parameters (logarithmic) against error: lower left is better."""
+def scatter(points: Sequence[Point], ylabel: str) -> Drawing:
+    """Draw parameters (logarithmic) against error: lower left is better."""
     figure = _figure(6.2, 3.6)
     axis = figure.subplots()
     for ours, colour in ((False, OTHER), (True, ACCENT)):
@@ -147,8 +193,8 @@ class Curve:
     published: bool = False
 
 
-def mask_quality(curves: Sequence[Curve], ylabel: str) -> bytes:
-    """Error against the mask's balance error rate; published curves dashed."""
+def mask_quality(curves: Sequence[Curve], ylabel: str) -> Drawing:
+    """Draw the error against the mask's balance error rate; published curves dashed."""
     figure = _figure(6.2, 3.4)
     axis = figure.subplots()
     colours = {"S": "#c2410c", "NS": "#0f766e", "All": "#1b1b1f"}
@@ -159,7 +205,7 @@ def mask_quality(curves: Sequence[Curve], ylabel: str) -> bytes:
     axis.set_xlabel("balance error rate of the mask (%)", fontsize=8)
     axis.set_ylabel(ylabel, fontsize=8)
     axis.set_ylim(bottom=0)
-    axis.legend(fontsize=7, frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    _legend(figure, axis)
     _plain(axis)
     return _png(figure)
 
@@ -185,43 +231,119 @@ class TrainingCurve:
     floor: tuple[float, float]
 
 
-def training_curves(curves: Sequence[TrainingCurve]) -> bytes:
-    """PSNR and MAE over time, a row of panels for each group of pictures."""
+def training_curves(curves: Sequence[TrainingCurve]) -> Drawing:
+    """Draw PSNR and MAE over time, a row of panels for each group of pictures."""
     groups = list(dict.fromkeys(curve.group for curve in curves))
     runs = list(dict.fromkeys(curve.run for curve in curves))
-    colours = dict(zip(runs, ("#6b7280", "#0f766e", "#c2410c", "#1d4ed8", "#7c3aed"), strict=False))
-    figure = _figure(7.6, 2.7 * len(groups))
+    colours = dict(zip(runs, COLOURS, strict=False))
+    figure = _figure(7.6, 2.5 * len(groups) + 0.3)
     for row, group in zip(figure.subplots(len(groups), 2, squeeze=False), groups, strict=True):
         chosen = [curve for curve in curves if curve.group == group]
         for axis, name, side in ((row[0], "psnr", 0), (row[1], "mae", 1)):
             for curve in chosen:
                 values = getattr(curve, name)
                 axis.plot(curve.minutes, values, marker="o", markersize=3, color=colours[curve.run], label=curve.run)
-            axis.axhline(chosen[0].floor[side], color=INK, linestyle="--", linewidth=0.8)
+            axis.axhline(chosen[0].floor[side], color=INK, linestyle="--", linewidth=0.9, label="relight floor")
             axis.set_ylabel(("PSNR (dB), " if side == 0 else "MAE, ") + group, fontsize=8)
             axis.set_xlabel("minutes", fontsize=8)
             _plain(axis)
-    figure.axes[1].legend(fontsize=7, frameon=False)
+    _legend(figure, figure.axes[0])
     return _png(figure)
 
 
-def mask_panels(photo: NDArray, masks: Sequence[tuple[str, NDArray]]) -> bytes:
-    """A photo and its mask at falling quality, side by side.
+@dataclass(frozen=True)
+class RunCurve:
+    """Validation of one run over time, on one group of pictures and in one region.
+
+    Attributes:
+        group: "unseen" or "seen" scenes.
+        region: "S", "NS" or "All".
+        psnr: dB, at each validation.
+        mae: Lab, at each validation.
+        floor: PSNR and MAE without a network; None where they are not known.
+    """
+
+    group: str
+    region: str
+    psnr: Sequence[float]
+    mae: Sequence[float]
+    floor: tuple[float, float] | None
+
+
+def run_curves(
+    loss: tuple[Sequence[float], Sequence[float]], hours: Sequence[float], curves: Sequence[RunCurve]
+) -> Drawing:
+    """Draw one training run: its loss, then PSNR and MAE of its validations, a row for each group of pictures.
 
     Args:
-        photo: RGB, (H, W, 3), [0, 1].
-        masks: (title, mask (H, W) in [0, 1]).
+        loss: hours and values of the training loss.
+        hours: when each validation took place.
+        curves: validations by group and region; the floor is drawn over all pixels.
     """
-    strip = Strip("", photo, np.zeros(photo.shape[:2]), [])
-    figure, axes = _grid(1, len(masks) + 1, [strip])
-    for axis, (title, panel) in zip(axes[0], [("Photo", photo), *masks], strict=True):
-        axis.imshow(panel, cmap="gray", vmin=0, vmax=1, interpolation="nearest")
-        axis.set_title(title, fontsize=8, color=INK)
+    groups = list(dict.fromkeys(curve.group for curve in curves))
+    regions = list(dict.fromkeys(curve.region for curve in curves))
+    colours = {"S": "#c2410c", "NS": "#0f766e", "All": "#1b1b1f"}
+    figure = _figure(9.6, 2.4 * len(groups) + 0.4)
+    grid = figure.add_gridspec(len(groups), 3)
+    left = figure.add_subplot(grid[:, 0])
+    left.plot(*loss, color=COLOURS[3], linewidth=1.1)
+    left.set_title("training loss", fontsize=8, color=INK)
+    panels = [left]
+    for row, group in enumerate(groups):
+        for column, (name, title) in enumerate((("psnr", "PSNR (dB)"), ("mae", "Lab MAE")), start=1):
+            axis = figure.add_subplot(grid[row, column])
+            for curve in (curve for curve in curves if curve.group == group):
+                colour = colours.get(curve.region, INK)
+                axis.plot(hours, getattr(curve, name), color=colour, marker="o", markersize=2.5, label=curve.region)
+                if curve.region == regions[-1] and curve.floor is not None:
+                    axis.axhline(
+                        curve.floor[column - 1],
+                        color=colour,
+                        linestyle="--",
+                        linewidth=0.9,
+                        label=f"relight floor, {curve.region}",
+                    )
+            axis.set_title(f"{title}, {group} scenes", fontsize=8, color=INK)
+            panels.append(axis)
+    for axis in panels:
+        axis.set_xlabel("hours", fontsize=8)
+        _plain(axis)
+        axis.locator_params(axis="x", nbins=5)
+        axis.locator_params(axis="y", nbins=6)
+    if len(panels) > 1:
+        _legend(figure, panels[1])
     return _png(figure)
 
 
-def sign_statistic(shadow: NDArray, lit: NDArray) -> bytes:
-    """Histograms of x in [−1, 1] inside and outside the shadow, with the share below 0 of each.
+def _legend(figure: Any, axis: Any) -> None:
+    """Explain the lines of `axis` in one line under the whole figure, where no line runs."""
+    handles, labels = axis.get_legend_handles_labels()
+    columns = len(labels)
+    if columns > 4:
+        # Two lines, filled column by column: the first half of the labels comes to stand above the second.
+        columns = -(-columns // 2)
+        order = [place for first in range(columns) for place in (first, first + columns) if place < len(labels)]
+        handles, labels = [handles[place] for place in order], [labels[place] for place in order]
+    figure.legend(handles, labels, loc="outside lower center", ncols=columns, fontsize=7, frameon=False)
+
+
+def mask_panels(photo: Levels, masks: Sequence[tuple[str, Levels]]) -> Drawing:
+    """Draw a photo and its mask at falling quality, side by side.
+
+    Args:
+        photo: RGB, (H, W, 3), [0, 255].
+        masks: (title, mask (H, W) in [0, 255]).
+    """
+    strip = Strip("", photo, np.zeros(photo.shape[:2], np.uint8), [])
+    figure, axes = _grid(1, len(masks) + 1, [strip])
+    for axis, (title, panel) in zip(axes[0], [("Photo", photo), *masks], strict=True):
+        axis.imshow(panel, cmap="gray", vmin=0, vmax=255, interpolation="nearest")
+        axis.set_title(title, fontsize=8, color=INK)
+    return _jpeg(figure)
+
+
+def sign_statistic(shadow: Doubles, lit: Doubles) -> Drawing:
+    """Draw histograms of x in [−1, 1] inside and outside the shadow, with the share below 0 of each.
 
     Args:
         shadow: (64,), share of the shadow region's values in equal bins of [−1, 1].
@@ -257,20 +379,25 @@ def _grid(rows: int, columns: int, strips: Sequence[Strip], *, bar: bool = False
 
 
 def require() -> None:
-    """Raise now, not after hours of scoring, where matplotlib is missing."""
-    _figure(1, 1)
+    """Raise MissingExtraError where matplotlib is missing: now, not after hours of scoring."""
+    if importlib.util.find_spec("matplotlib") is None:
+        raise _no_matplotlib()
+
+
+def _no_matplotlib() -> MissingExtraError:
+    return MissingExtraError("figures need matplotlib", "run: pip install 'shadowmaskformer[evaluate]'")
 
 
 def _figure(width: float, height: float) -> Any:
     try:
         from matplotlib.figure import Figure
     except ModuleNotFoundError as error:
-        raise MissingExtraError("figures need matplotlib; run: pip install 'shadowmaskformer[evaluate]'") from error
+        raise MissingExtraError("figures need matplotlib", "run: pip install 'shadowmaskformer[evaluate]'") from error
     return Figure(figsize=(width, height), dpi=DPI, layout="constrained")
 
 
 def _number_style() -> dict[str, Any]:
-    """White on a dark rim: readable on the darkest and on the brightest map."""
+    """Return a style that is readable on dark and on bright maps: white with a dark rim."""
     from matplotlib.patheffects import withStroke
 
     rim = withStroke(linewidth=2, foreground="black")
@@ -280,26 +407,33 @@ def _number_style() -> dict[str, Any]:
 def _plain(axis: Any) -> None:
     for side in ("top", "right"):
         axis.spines[side].set_visible(False)
-    axis.tick_params(which="both", labelsize=7, colors=MUTED)
+    axis.tick_params(which="both", labelsize=7, colors=MUTED, length=3, pad=3)
     axis.grid(visible=True, color="#e5e7eb", linewidth=0.6)
     axis.set_axisbelow(True)
 
 
-def _png(figure: Any) -> bytes:
+def _png(figure: Any) -> Drawing:
+    """Finish a plot: few colours, sharp lines."""
     stream = io.BytesIO()
     # No date or software in the file: equal results give equal bytes.
     figure.savefig(stream, format="png", metadata={"Software": None})
-    return stream.getvalue()
+    return Drawing(stream.getvalue(), "png", round(figure.get_figwidth() * DPI))
 
 
-def thumbnail(picture: NDArray, side: int = 384) -> NDArray:
-    """A picture for print, its longer side at most `side`, [0, 1]."""
-    picture = as_float(picture)
+def _jpeg(figure: Any) -> Drawing:
+    """Finish a figure of photographs: a tenth of the bytes that a PNG takes."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    pixels = np.asarray(canvas.buffer_rgba())[..., :3]
+    stream = io.BytesIO()
+    Image.fromarray(np.ascontiguousarray(pixels)).save(stream, "JPEG", quality=JPEG_QUALITY, optimize=True)
+    return Drawing(stream.getvalue(), "jpeg", pixels.shape[1])
+
+
+def thumbnail(picture: NDArray[Any], side: int) -> Levels:
+    """Return a picture for print, its longer side at most `side`."""
     scale = min(1.0, side / max(picture.shape[:2]))
     height, width = (max(1, round(length * scale)) for length in picture.shape[:2])
-    return np.clip(metrics.resize_area(picture, height, width), 0, 1)
-
-
-def fit(picture: NDArray, height: int, width: int) -> NDArray:
-    """A picture stretched to a size, so that results of all sizes can stand side by side."""
-    return metrics.resize_area(picture, height, width)
+    return np.asarray(Image.fromarray(as_uint8(picture)).resize((width, height), Image.Resampling.BOX))

@@ -10,27 +10,33 @@ from importlib import resources
 from pathlib import Path
 
 from shadowmaskformer.errors import OutputError
-from shadowmaskformer.report.figures import DPI
+from shadowmaskformer.report.figures import DPI, Drawing
 from shadowmaskformer.report.tables import Table
 
 
 @dataclass(frozen=True)
-class Figure:
-    """A picture with a caption."""
+class Illustration:
+    """A drawing with a caption."""
 
     key: str
     caption: str
-    png: bytes
+    drawing: Drawing
+
+    @property
+    def file_name(self) -> str:
+        """Its name in the folder `figures`."""
+        return f"{self.key}.{'png' if self.drawing.kind == 'png' else 'jpg'}"
 
     def html(self) -> str:
-        """A `<figure>` with the picture inlined."""
-        data = base64.b64encode(self.png).decode("ascii")
+        """Return a `<figure>` with the picture inlined."""
+        data = base64.b64encode(self.drawing.data).decode("ascii")
         title, _, rest = self.caption.partition(". ")
         caption = f"<b>{html.escape(title)}.</b> {html.escape(rest)}"
-        # Bytes 16 to 20 of a PNG are its width. At 96 CSS pixels an inch, text in all figures has one size.
-        width = round(int.from_bytes(self.png[16:20], "big") * 96 / DPI)
-        source = f'<img width="{width}" src="data:image/png;base64,{data}" alt="{html.escape(self.caption)}">'
-        return f'<figure id="{html.escape(self.key)}">{source}<figcaption>{caption}</figcaption></figure>'
+        # At 96 CSS pixels an inch, text in all figures has one size.
+        width = round(self.drawing.width * 96 / DPI)
+        source = f"data:image/{self.drawing.kind};base64,{data}"
+        image = f'<img width="{width}" src="{source}" alt="{html.escape(self.caption)}">'
+        return f'<figure id="{html.escape(self.key)}">{image}<figcaption>{caption}</figcaption></figure>'
 
 
 @dataclass
@@ -39,7 +45,7 @@ class Section:
 
     title: str
     paragraphs: Sequence[str] = ()
-    content: list[Table | Figure] = field(default_factory=list)
+    content: list[Table | Illustration] = field(default_factory=list)
 
 
 @dataclass
@@ -64,7 +70,7 @@ class Report:
         return [item for section in self.sections for item in section.content if isinstance(item, Table)]
 
     def write(self, folder: Path) -> Path:
-        """Write `index.html`, `report.md`, `tables/*.{md,csv,tex}` and `figures/*.png`; returns the page."""
+        """Write `index.html`, `report.md`, `tables/*.{md,csv,tex}` and `figures/*.{png,jpg}`; return the page."""
         try:
             for name in ("tables", "figures"):
                 (folder / name).mkdir(parents=True, exist_ok=True)
@@ -73,17 +79,19 @@ class Report:
                     (folder / "tables" / f"{table.key}.{suffix}").write_text(text, encoding="utf-8")
             for section in self.sections:
                 for item in section.content:
-                    if isinstance(item, Figure):
-                        (folder / "figures" / f"{item.key}.png").write_bytes(item.png)
+                    if isinstance(item, Illustration):
+                        (folder / "figures" / item.file_name).write_bytes(item.drawing.data)
             (folder / "report.md").write_text(self.markdown(), encoding="utf-8")
             page = folder / "index.html"
             page.write_text(self.html(), encoding="utf-8")
         except OSError as error:
-            raise OutputError(f"cannot write the report to {folder}: {error.strerror}; choose another -o") from error
+            raise OutputError(
+                f"cannot write the report to {folder}: {error.strerror}", "choose another {output}"
+            ) from error
         return page
 
     def html(self) -> str:
-        """The page."""
+        """Return the page."""
         style = (resources.files("shadowmaskformer.report") / "report.css").read_text(encoding="utf-8")
         contents = "".join(
             f'<li><a href="#s{number}">{html.escape(section.title)}</a></li>'
@@ -110,7 +118,7 @@ class Report:
         )
 
     def markdown(self) -> str:
-        """The same in Markdown, pictures as links."""
+        """Return the same in Markdown, pictures as links."""
         lines = [f"# {self.title}", "", self.abstract, ""]
         lines += [f"- {key}: {value}" for key, value in self.facts.items()]
         for section in self.sections:
@@ -121,7 +129,7 @@ class Report:
                 if isinstance(item, Table):
                     lines.append(item.markdown())
                 else:
-                    lines += [f"![{item.caption}](figures/{item.key}.png)", "", item.caption, ""]
+                    lines += [f"![{item.caption}](figures/{item.file_name})", "", item.caption, ""]
         return "\n".join(lines) + "\n"
 
     def _tex(self, table: Table) -> str:

@@ -51,7 +51,7 @@ class Row:
 
 @dataclass
 class Table:
-    """Rows under heads, with all that a reader needs to trust them.
+    """Rows under heads, with what a reader needs to know about them.
 
     Attributes:
         key: file name without suffix.
@@ -68,7 +68,7 @@ class Table:
     rows: list[Row] = field(default_factory=list)
 
     def text(self) -> str:
-        """For a terminal: aligned columns."""
+        """Return aligned columns, for a terminal."""
         lines = [[column.key for column in self.columns]]
         lines += [[self._shown(i, cell) for i, cell in enumerate(row.cells)] for row in self.rows]
         widths = [max(len(line[i]) for line in lines) for i in range(len(self.columns))]
@@ -82,7 +82,7 @@ class Table:
         return "\n".join([self.title, aligned[0], "-" * max(map(len, aligned)), *aligned[1:], self.caption])
 
     def markdown(self) -> str:
-        """GitHub Markdown, the best numbers bold."""
+        """Return GitHub Markdown, the best numbers bold."""
         best = self._best()
         lines = [f"### {self.title}", ""]
         lines.append("| " + " | ".join(_markdown(column.key) for column in self.columns) + " |")
@@ -94,7 +94,7 @@ class Table:
         return "\n".join([*lines, "", self.caption, ""])
 
     def csv(self) -> str:
-        """Comma separated, numbers in full."""
+        """Return comma-separated values, numbers in full."""
         stream = io.StringIO()
         writer = csv.writer(stream, lineterminator="\n")
         writer.writerow([column.key for column in self.columns] + ["measured here"])
@@ -104,7 +104,7 @@ class Table:
         return stream.getvalue()
 
     def latex(self) -> str:
-        """A `table` for LaTeX with booktabs, the best numbers bold."""
+        """Return a `table` for LaTeX with booktabs, the best numbers bold."""
         best = self._best()
         layout = "".join("l" if self._is_text(i) else "r" for i in range(len(self.columns)))
         lines = [
@@ -130,7 +130,7 @@ class Table:
         return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", r"\end{table}", ""])
 
     def html(self) -> str:
-        """A `<figure>` with a `<table>`; measured rows carry the class `ours` where printed ones stand beside."""
+        """Return a `<figure>` with a `<table>`; beside published rows, measured ones have the class `ours`."""
         best = self._best()
         mixed = any(not row.ours for row in self.rows)
         lines = [
@@ -171,7 +171,7 @@ class Table:
         return "∞" if math.isinf(cell) else f"{cell:.{self.columns[column].digits}f}"
 
     def _best(self) -> set[tuple[int, int]]:
-        """(row, column) of the best numbers, ties included as printed."""
+        """Return (row, column) of the best numbers; numbers that print alike are tied."""
         marked: set[tuple[int, int]] = set()
         for i, column in enumerate(self.columns):
             numbers = {

@@ -1,8 +1,8 @@
 """The paper's experiments, each from training to table and figure.
 
-Every experiment names the runs that it needs; runs are shared (the base run is the `mape` row of the ablation,
-one of the sizes, the subject of the mask-quality curve, …), so that a budget is spent once. The paper's own
-numbers, made with 300 epochs, stand beside ours: at small budgets the ordering is the result, not the value.
+Every experiment names the runs that it needs. Runs are shared: the base run is the `mape` row of the ablation, one of
+the sizes and the subject of the mask-quality curve. The paper's own numbers, made with 300 epochs, are printed beside
+ours; at small budgets, compare the order of the rows and not their values.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from shadowmaskformer.data.scenes import scene_groups
 from shadowmaskformer.errors import ConfigError
 from shadowmaskformer.evaluate import published
 from shadowmaskformer.evaluate.evaluation import Evaluation, EvaluationSet, evaluate
-from shadowmaskformer.evaluate.methods import Input, MaskSource, Method, RemoverMethod, Sample
+from shadowmaskformer.evaluate.methods import EvaluationPicture, Input, MaskSource, RemoverMethod, ScoredMethod
 from shadowmaskformer.evaluate.protocols import Protocol, protocols
 from shadowmaskformer.report import figures
 from shadowmaskformer.report.evaluation import build
-from shadowmaskformer.report.page import Figure, Report, Section
+from shadowmaskformer.report.page import Illustration, Report, Section
 from shadowmaskformer.report.tables import Column, Row, Table
 from shadowmaskformer.reproduce import maskquality
 from shadowmaskformer.reproduce.workshop import Run, Trained, Workshop, write_lists
@@ -66,8 +66,8 @@ class Setting:
         protocol: the data set's standard protocol, used for all ablations.
         masks: where masks come from.
         folder: the report's folder.
-        workshop: trains.
-        held_out: names of test pictures whose scenes the `held out` run never saw.
+        workshop: trains the runs.
+        held_out: names of test pictures of the scenes that the `held out` run never saw.
         extra: weights of the user's own for the main tables.
         workers: processes for the metrics.
         progress: takes (done, total) pictures.
@@ -84,15 +84,24 @@ class Setting:
     progress: Callable[[int, int], None] = lambda done, total: None
 
     def score(
-        self, methods: Sequence[Method], masks: MaskSource | None = None, *, all_tables: bool = False
+        self, methods: Sequence[ScoredMethod], masks: MaskSource | None = None, *, all_tables: bool = False
     ) -> Evaluation:
-        """Score methods under the standard protocol, or under all standard protocols of the data set."""
+        """Score methods under the standard protocol; for `all_tables` under all of them, and keep pictures to show."""
         rules = protocols("standard", self.test.family) if all_tables else [self.protocol]
         source = masks or self.masks
-        return evaluate(self.test, methods, rules, source, self.folder, workers=self.workers, progress=self.progress)
+        return evaluate(
+            self.test,
+            methods,
+            rules,
+            source,
+            self.folder,
+            workers=self.workers,
+            pictures=all_tables,
+            progress=self.progress,
+        )
 
     def trained(self, run: Run) -> tuple[Trained, RemoverMethod]:
-        """A run's weights, ready to score under the run's name."""
+        """Return a run's weights, ready to score under the run's name."""
         trained = self.workshop.train(run)
         return trained, RemoverMethod(str(trained.weights), run.name)
 
@@ -151,7 +160,7 @@ def reproduce(setting: Setting, names: Sequence[str], minutes: float | None, ela
 
 
 def runs_needed(names: Sequence[str], *, held_out: bool, timed: bool) -> list[Run]:
-    """The distinct training runs of some experiments.
+    """Return the distinct training runs of some experiments.
 
     >>> [run.name for run in runs_needed(["tables", "mask-quality"], held_out=False, timed=True)]
     ['base']
@@ -185,7 +194,7 @@ def hold_out(dataset: data.Dataset, folder: Path, scenes: Sequence[str] = ()) ->
         wanted = set(scenes)
         known = {name for t in (*train, *test) for name in (t.scene, t.name)}
         if unknown := sorted(wanted - known):
-            raise ConfigError(f"no scene or picture is called {first_ten(unknown)}; see `data check`")
+            raise ConfigError(f"no scene or picture is called {first_ten(unknown)}", "`data check` shows the names")
         names = frozenset(t.name for t in test if {t.scene, t.name} & wanted)
         groups = scene_groups([*train, *test])
         of_test = dict(zip((t.name for t in test), groups[len(train) :], strict=True))
@@ -212,9 +221,9 @@ def hold_out(dataset: data.Dataset, folder: Path, scenes: Sequence[str] = ()) ->
 
 
 def _tables(setting: Setting, outcome: Outcome) -> None:
-    """Tables I to III, as far as the data goes: input, floor, our runs and weights beside the literature."""
+    """Add Tables I to III for the data set at hand: input, floor, our runs and weights, and published rows."""
     _, removal = setting.trained(BASE)
-    methods: list[Method] = [
+    methods: list[ScoredMethod] = [
         Input(),
         RemoverMethod(None),
         *(RemoverMethod(weights) for weights in setting.extra),
@@ -251,7 +260,7 @@ def _sweep(setting: Setting, outcome: Outcome) -> None:
 def _ablation(
     setting: Setting, title: str, key: str, runs: dict[str, Run], paper: dict[str, published.Published]
 ) -> Section:
-    """One table: a row a run, ours S / NS / All and PSNR, with the paper's S / NS / All beside it."""
+    """Return one table with a row for each run: our S / NS / All and PSNR, and the paper's S / NS / All."""
     scored = {label: setting.trained(run) for label, run in runs.items()}
     evaluation = setting.score([Input(), *dict.fromkeys(removal for _, removal in scored.values())])
     columns = [Column("Variant"), Column("Params (M)"), Column("Steps", digits=0)]
@@ -292,24 +301,23 @@ def _ablation(
     section = Section(title, [], [Table(key, title, caption, columns, rows)])
     if key == "size":
         text = "Parameters against error. At a small budget a large network has seen fewer pictures."
-        section.content.append(Figure("size-scatter", text, figures.scatter(points, f"{name}, All")))
+        section.content.append(Illustration("size-scatter", text, figures.scatter(points, f"{name}, All")))
     return section
 
 
 def _mask_quality(setting: Setting, outcome: Outcome) -> None:
-    """The base run with masks of falling quality; regions stay those of the true masks."""
+    """Add the base run with masks of falling quality; regions stay those of the true masks."""
     _, removal = setting.trained(BASE)
     levels: list[tuple[float, list[float]]] = []
     whole = setting.score([removal]).summary(removal.name, setting.protocol)
     levels.append((0.0, [whole.value("error", region) for region in ("shadow", "lit", "all")]))
     regions = "derived" if setting.masks.name == "derived" else "dataset"
-    damaged = {
-        ber: MaskSource(str(setting.folder / "masks" / f"{regions}-ber-{ber:.2f}"), regions)
-        for ber in maskquality.PAPER_LEVELS
-    }
-    for ber, source in damaged.items():
-        reached = maskquality.write_damaged(setting.test.triplets, setting.masks, ber, Path(source.name))
-        summary = setting.score([removal], source).summary(removal.name, setting.protocol)
+    damaged: dict[float, MaskSource] = {}
+    for ber in maskquality.PAPER_LEVELS:
+        folder = setting.folder / "masks" / f"{regions}-ber-{ber:.2f}"
+        reached = maskquality.write_damaged(setting.test.triplets, setting.masks, ber, folder)
+        damaged[ber] = MaskSource(str(folder), regions)
+        summary = setting.score([removal], damaged[ber]).summary(removal.name, setting.protocol)
         levels.append((reached, [summary.value("error", region) for region in ("shadow", "lit", "all")]))
     paper = {float(row.setting.split()[1]): row.error for row in published.select("istd", "istd-256", "ber")}
     columns = [Column("BER (%)")]
@@ -332,24 +340,24 @@ def _mask_quality(setting: Setting, outcome: Outcome) -> None:
     ]
     section = Section("Robustness to mask quality", [], [Table("mask-quality", "Mask quality", caption, columns, rows)])
     text = "Error against mask quality. Solid: measured here; dashed: the paper's on ISTD."
-    section.content.append(Figure("mask-quality", text, figures.mask_quality(curves, setting.protocol.error_name)))
-    example = Sample(setting.test.triplets[len(setting.test.triplets) // 2], setting.masks)
+    drawing = figures.mask_quality(curves, setting.protocol.error_name)
+    section.content.append(Illustration("mask-quality", text, drawing))
+    example = EvaluationPicture(setting.test.triplets[len(setting.test.triplets) // 2], setting.masks)
     panels = [("True mask", figures.thumbnail(example.region, 256))]
     for ber in maskquality.PAPER_LEVELS[::2]:
-        panels.append((f"BER {ber} %", figures.thumbnail(Sample(example.triplet, damaged[ber]).mask, 256)))
+        panels.append((f"BER {ber} %", figures.thumbnail(EvaluationPicture(example.triplet, damaged[ber]).mask, 256)))
     text = f"Masks of falling quality. {example.name}."
-    section.content.append(
-        Figure("mask-panels", text, figures.mask_panels(figures.thumbnail(example.photo, 256), panels))
-    )
+    drawing = figures.mask_panels(figures.thumbnail(example.photo, 256), panels)
+    section.content.append(Illustration("mask-panels", text, drawing))
     outcome.sections.append(section)
 
 
 def _generalisation(setting: Setting, outcome: Outcome) -> None:
-    """Trained without some scenes against trained with them, on the test pictures of just those scenes."""
+    """Add a comparison of training with and without some scenes, on the test pictures of those scenes."""
     if not setting.held_out:
         reason = (
-            "no scored test picture is of a scene that could be held out; name scenes with --hold-out, "
-            "or score more pictures without --limit"
+            "no scored test picture shows a scene that could be held out; name the scenes to hold out, "
+            "or score more pictures"
         )
         outcome.left_out.append(("generalisation", reason))
         return
@@ -376,9 +384,9 @@ def _generalisation(setting: Setting, outcome: Outcome) -> None:
 
 
 def _recipes(setting: Setting, outcome: Outcome) -> None:
-    """Training recipes at equal time, by their own validation: the test pictures have no say in a recipe."""
+    """Add training recipes at equal time, by their own validation: recipes are not chosen on test pictures."""
     if setting.workshop.minutes is None:
-        outcome.left_out.append(("recipes", "they are compared at equal time; give one with --budget-minutes"))
+        outcome.left_out.append(("recipes", "they are compared at equal time; give a time budget"))
         return
     scored = {label: setting.workshop.train(run) for label, run in RECIPES.items()}
     floor, *_ = next(iter(scored.values())).validations()
@@ -414,4 +422,5 @@ def _recipes(setting: Setting, outcome: Outcome) -> None:
     )
     text = "Validation over time. Dashed: the floor."
     table = Table("recipes", "Training recipes at equal time", caption, columns, rows)
-    outcome.sections.append(Section("Recipes", [], [table, Figure("recipes", text, figures.training_curves(curves))]))
+    figure = Illustration("recipes", text, figures.training_curves(curves))
+    outcome.sections.append(Section("Recipes", [], [table, figure]))

@@ -1,4 +1,4 @@
-"""Masks of a chosen quality: pixels along the true mask's edge flipped at random, up to a balance error rate."""
+"""Masks of a chosen quality: pixels along the edge are flipped at random, up to a balance error rate."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from shadowmaskformer import data, masks, metrics
-from shadowmaskformer.evaluate.methods import MaskSource, Sample
+from shadowmaskformer.arrays import Levels
+from shadowmaskformer.evaluate.methods import EvaluationPicture, MaskSource
 from shadowmaskformer.files import write_atomically
 from shadowmaskformer.photo import Photo, encode_photo
 
@@ -20,8 +20,8 @@ MOST_FLIPPED = 0.5
 """Share of a band that may flip: at more, the band would be the mask's inverse rather than noise."""
 
 
-def damage(mask: NDArray[np.uint8], ber: float, rng: np.random.Generator) -> NDArray[np.uint8]:
-    """A mask whose balance error rate against `mask` is `ber`, wrong only along the edge.
+def damage(mask: Levels, ber: float, rng: np.random.Generator) -> Levels:
+    """Return a mask with the balance error rate `ber` against `mask`, wrong only along the edge.
 
     The band around the edge is the narrowest in which flipping at most half of the pixels suffices; inside and
     outside flip with the same probability.
@@ -72,7 +72,7 @@ def write_damaged(triplets: Iterable[data.Triplet], source: MaskSource, ber: flo
     rates: list[float] = []
     for triplet in triplets:
         path = folder / f"{triplet.name}.png"
-        truth = Sample(triplet, source).region
+        truth = EvaluationPicture(triplet, source).region
         # Seeded by the name: the same picture gets the same damage in any subset and order.
         rng = np.random.default_rng(zlib.crc32(triplet.name.encode("utf-8", "surrogateescape")))
         damaged = damage(truth, ber, rng)

@@ -1,4 +1,4 @@
-"""Training for the experiments: each distinct run once, within its share of the budget, never twice."""
+"""Training for the experiments: each distinct run once, within its share of the budget."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Run:
 
     Attributes:
         name: what tables print.
-        overrides: changes to the recipe, as `--set` takes them.
+        overrides: changes to the recipe, as texts `key=value`.
         held_out: whether the held-out scenes are kept from it.
         recipe: of this run; None is that of all runs.
     """
@@ -35,7 +35,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Trained:
-    """What a run came to: its weights, and the work behind them."""
+    """A finished run: its weights, steps and minutes."""
 
     run: Run
     weights: Path
@@ -43,7 +43,7 @@ class Trained:
     minutes: float
 
     def validations(self) -> list[dict[str, float]]:
-        """What the run logged: its validations, and before them the scores of the floor."""
+        """Return the scores of the floor, then the validations of the run."""
         return [line for line in read_log(self.weights.parent) if line.get("psnr") is not None or "floor_psnr" in line]
 
 
@@ -57,7 +57,7 @@ class Workshop:
         recipe: name or TOML file.
         overrides: changes to the recipe that all runs share.
         minutes: for each run; None runs the recipe's own length.
-        say: takes one line of progress.
+        say: called with one line before each training.
         quiet: show no progress bar while training.
     """
 
@@ -86,7 +86,7 @@ class Workshop:
         return "the recipe's own length" if self.minutes is None else f"{self.minutes:.3g} minutes a run"
 
     def train(self, run: Run) -> Trained:
-        """The weights of `run`: trained now, resumed, or found finished."""
+        """Return the weights of `run`: trained now, resumed, or found finished."""
         source = self._data[run.held_out]
         if source is None:
             raise ValueError(f"run {run.name} needs held-out scenes and there are none")
@@ -109,7 +109,7 @@ class Workshop:
         return train.load_recipe(run.recipe or self._recipe, [*self._overrides, *run.overrides])
 
     def _slug(self, run: Run, source: Path) -> str:
-        """A folder name that changes with everything that determines the run, and with nothing else."""
+        """Return a folder name that changes with everything that determines the run, and with nothing else."""
         pictures = data.fingerprint(data.open_dataset(source).split("train", allow_unpaired=True))
         config = self._config(run)
         shapes = weights.parameter_shapes(config.model_config())
@@ -118,7 +118,7 @@ class Workshop:
 
 
 def distinct(runs: Sequence[Run], recipe: str, overrides: Sequence[str]) -> int:
-    """How many different trainings `runs` are: two runs that resolve to one configuration are one.
+    """Return how many different trainings `runs` are: runs of one configuration count once.
 
     >>> distinct([Run("a"), Run("b", ("variant=middle",)), Run("c", (), held_out=True)], "paper", [])
     2
@@ -130,7 +130,7 @@ def distinct(runs: Sequence[Run], recipe: str, overrides: Sequence[str]) -> int:
 
 
 def write_lists(folder: Path, splits: dict[str, Sequence[data.Triplet]]) -> Path:
-    """A data set of list files (`input|mask|gt`) over pictures that lie elsewhere; returns its folder."""
+    """Write list files (`input|mask|gt`) of pictures that are elsewhere; return their folder."""
     folder.mkdir(parents=True, exist_ok=True)
     for split, triplets in splits.items():
         lines = [

@@ -42,7 +42,7 @@ def load_checkpoint(folder: Path) -> dict[str, Any]:
         if hashlib.sha256(payload).digest() == content[:_DIGEST_BYTES]:
             return torch.load(io.BytesIO(payload), map_location="cpu", weights_only=True)
     raise TrainingError(
-        f"none of the {len(candidates)} checkpoints in {folder.parent.name}/{folder.name} is whole",
+        f"none of the {len(candidates)} checkpoints in {folder} is whole",
         "leave {resume} out and start again in a new folder",
     )
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from shadowmaskformer.data.samples import check_truth
 from shadowmaskformer.errors import ConfigError
 from shadowmaskformer.network.config import NetworkConfig, check_fields
 from shadowmaskformer.network.kinds import find_variant, input_channels
@@ -44,6 +45,8 @@ class TrainConfig:
         clip_norm: longest gradient that passes unshortened; 0 lets every gradient pass.
         ema_decay: memory of the weight average that is validated and kept; 0 keeps the weights themselves.
         losses: weight of each loss in `losses.LOSSES`.
+        truth: what the network learns: the clean picture "as-taken", or "own-light", brought to the light of its photo
+            by a line per channel fitted outside the shadow. Validation uses the same.
         augment: fields of `data.Augment` that are switched on; empty is the paper: none.
         validation_share: share of the training pictures held out for validation with their scenes.
         validation_size: side of the validation pictures, in pixels.
@@ -76,6 +79,7 @@ class TrainConfig:
     clip_norm: float = 0.0
     ema_decay: float = 0.0
     losses: Mapping[str, float] = field(default_factory=lambda: {"l1": 1.0})
+    truth: str = "as-taken"
     augment: Mapping[str, float] = field(default_factory=dict[str, float])
     validation_share: float = 0.05
     validation_size: int = 256
@@ -114,6 +118,7 @@ class TrainConfig:
             )
         if self.precision not in ("float32", "mixed"):
             raise ConfigError(f"precision is {self.precision!r}; choose float32 or mixed")
+        check_truth(self.truth)
         self.model_config()
 
     def model_config(self) -> NetworkConfig:

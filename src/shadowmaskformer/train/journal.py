@@ -27,9 +27,9 @@ def read_description(folder: Path) -> dict[str, Any]:
     try:
         return json.loads((folder / DESCRIPTION).read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise ConfigError(f"{folder.name} holds no run to resume", "leave {resume} out to start one") from None
+        raise ConfigError(f"{folder} holds no run to resume", "leave {resume} out to start one") from None
     except json.JSONDecodeError as error:
-        raise ConfigError(f"{folder.name}/{DESCRIPTION} is damaged ({error})", "start a new run") from error
+        raise ConfigError(f"{folder / DESCRIPTION} is damaged ({error})", "start a new run") from error
 
 
 @functools.cache

@@ -207,7 +207,7 @@ def _judge(loss: float, batch: Batch, at: Position, out: Path, rank: int) -> Non
 
 def _diverged(at: Position, out: Path) -> TrainingError:
     return TrainingError(
-        f"the last {at.bad_steps} steps had no finite gradient; the batches are in {out.name}/{BAD_BATCHES}, "
+        f"the last {at.bad_steps} steps had no finite gradient; the batches are in {out / BAD_BATCHES}, "
         "the checkpoints from before are kept",
         "lower learning_rate",
     )

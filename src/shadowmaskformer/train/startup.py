@@ -19,7 +19,9 @@ from shadowmaskformer.data import (
     Samples,
     Split,
     Triplet,
+    Truth,
     build_cache,
+    check_truth,
     fingerprint,
     open_dataset,
     validation_split,
@@ -112,7 +114,7 @@ def prepare_folder(
         start = start or before.get("init")
         resumed = [*before["resumed_from"], before["about"] | {"changed_since": changes}]
     elif has_checkpoint(out / CHECKPOINTS):
-        raise OutputError(f"{out.name} holds a run already", "use {resume=True} or choose another folder")
+        raise OutputError(f"{out} holds a run already", "continue it with {resume=True} or choose another {output}")
     description = {
         "recipe": config.to_dict(),
         "facts": facts,
@@ -136,15 +138,15 @@ def hold_folder(out: Path, processes: Processes) -> Generator[None]:
         (out / CHECKPOINTS).mkdir(parents=True, exist_ok=True)
         lock = (out / LOCK).open("w", encoding="utf-8")
     except OSError as error:
-        raise OutputError(f"cannot write into {out.name}: {error.strerror}; choose another folder") from error
+        raise OutputError(f"cannot write into {out}: {error.strerror}", "choose another {output}") from error
     with lock:
         try:
             if fcntl is not None:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise OutputError(f"another process trains in {out.name}; wait for it or choose another folder") from error
+            raise OutputError(f"another process trains in {out}", "wait for it or choose another {output}") from error
         except OSError as error:
-            logger.warning("%s cannot be locked (%s): make sure that no other run uses it", out.name, error.strerror)
+            logger.warning("%s cannot be locked (%s): make sure that no other run uses it", out, error.strerror)
         yield
 
 
@@ -175,7 +177,7 @@ def open_samples(
     # By name: runs that split the data differently share one cache and must find it in one order.
     triplets = sorted((*split.train, *split.unseen, *split.seen), key=lambda triplet: triplet.name)
     side = max(SIDE, max(config.sizes) * config.detail, config.validation_size)
-    decoded = _decoded(triplets, cache, side, quiet=quiet or not processes.leads)
+    decoded = _decoded(triplets, cache, side, check_truth(config.truth), quiet=quiet or not processes.leads)
 
     def samples(chosen: Sequence[Triplet], augment: Augment) -> Samples:
         return Samples(decoded, augment=augment, seed=config.seed, names={triplet.name for triplet in chosen})
@@ -189,14 +191,15 @@ def open_samples(
     return samples(split.train, augment), validation
 
 
-def _decoded(triplets: Sequence[Triplet], cache: Path, side: int, *, quiet: bool) -> Cache:
+def _decoded(triplets: Sequence[Triplet], cache: Path, side: int, truth: Truth, *, quiet: bool) -> Cache:
     """Return the cache of `triplets`, built under a progress bar if it is missing; log what could not be read."""
     with tqdm(total=len(triplets), desc="decoding", unit="picture", disable=quiet, leave=False, delay=1) as bar:
 
         def show(done: int, _: int) -> None:
             bar.update(done - bar.n)
 
-        decoded = build_cache(triplets, cache / f"{fingerprint(triplets)[:16]}-{side}", side=side, progress=show)
+        folder = f"{fingerprint(triplets)[:16]}-{side}" + ("" if truth == "as-taken" else f"-{truth}")
+        decoded = build_cache(triplets, cache / folder, side=side, truth=truth, progress=show)
     for skipped in decoded.skipped:
         logger.warning("left out: %s", skipped)
     return decoded

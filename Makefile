@@ -6,7 +6,7 @@ BIN     = $(VENV)/bin
 # The dependencies of the package, as pyproject.toml lists them.
 CORE    = $(shell sed -n '/^dependencies = \[/,/^\]/s/^ *"\(.*\)",$$/"\1"/p' pyproject.toml)
 
-.PHONY: demo test test-all check format bench sanitize clean
+.PHONY: demo test test-all check format bench sanitize cross clean
 
 demo: $(VENV)/.core  ## remove the shadow from the packaged photo; writes demo-output/
 	@mkdir -p demo-output
@@ -38,6 +38,19 @@ sanitize: $(VENV)/.dev  ## the C++ engine under address, undefined-behaviour and
 		$(BIN)/cmake -S src/shadowmaskformer/engine -B build/$$kind -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN))/ninja \
 			-DSMF_PYTHON=OFF -DSMF_SANITIZE=$$kind && \
 		$(BIN)/cmake --build build/$$kind && build/$$kind/engine_check || exit 1; \
+	done
+
+CROSS = aarch64-linux-gnu
+QEMU  = $(shell command -v qemu-aarch64 || command -v qemu-aarch64-static)
+
+cross: $(VENV)/.dev  ## the C++ engine for aarch64, run under QEMU, so that NEON has run
+	@command -v $(CROSS)-g++ >/dev/null && test -n "$(QEMU)" || \
+		{ echo "make cross needs the Debian packages g++-$(CROSS) and qemu-user"; exit 1; }
+	$(BIN)/cmake -S src/shadowmaskformer/engine -B build/$(CROSS) -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN))/ninja \
+		-DSMF_PYTHON=OFF -DCMAKE_SYSTEM_NAME=Linux -DCMAKE_SYSTEM_PROCESSOR=aarch64 -DCMAKE_CXX_COMPILER=$(CROSS)-g++
+	$(BIN)/cmake --build build/$(CROSS)
+	for isa in baseline scalar; do \
+		SHADOWMASKFORMER_ISA=$$isa $(QEMU) -L /usr/$(CROSS) build/$(CROSS)/engine_check || exit 1; \
 	done
 
 # The core alone: what removing a shadow needs. No PyTorch.

@@ -111,16 +111,19 @@ def test_a_forked_child_has_workers_of_its_own() -> None:
 def test_memory_does_not_grow_over_a_thousand_calls() -> None:
     network = on_engine(randomised(SHALLOW))
     sizes = [picture(16, 12), picture(24, 40), picture(7, 9)]
+    smallest_leak = min(projected.nbytes for projected in sizes)  # one forgotten result is larger than its input
 
     def resident_bytes() -> int:
         return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
-    for projected in sizes * 20:
-        network.forward(projected)
-    before = resident_bytes()
-    for index in range(1000):
-        network.forward(sizes[index % 3])
-    assert resident_bytes() - before < 2_000_000
+    # Other parts of the process may take memory once, at any time. A leak takes some in every round.
+    growth: list[int] = []
+    for _ in range(3):
+        before = resident_bytes()
+        for index in range(400):
+            network.forward(sizes[index % 3])
+        growth.append(resident_bytes() - before)
+    assert min(growth) < 400 * smallest_leak // 2, growth
 
 
 RUN_ON_ISA = """

@@ -21,10 +21,18 @@ def test_any_size_matches_pytorch(height: int, width: int, conv: bool) -> None:
 
 
 @pytest.mark.parametrize("conv", [False, True], ids=["plain", "convolving"])
+@pytest.mark.parametrize(("window", "size"), [(8, 12), (8, 16), (8, 20), (10, 36), (10, 40), (10, 44)])
+def test_sizes_around_whole_windows_match_pytorch(window: int, size: int, conv: bool) -> None:
+    # The network pads to multiples of 4, so these are the sizes next to whole windows, and whole windows themselves. In
+    # shifted blocks the windows at both ends are cut.
+    model = randomised(ModelConfig(**ONLY_ATTENTION, window=window, attention_conv=conv))
+    assert_like_pytorch(model, picture(size, 40))
+    assert_like_pytorch(model, picture(20, size))
+
+
 @pytest.mark.parametrize("size", [9, 10, 11, 15, 20, 21])
-def test_sizes_around_whole_windows_match_pytorch(size: int, conv: bool) -> None:
-    # The network pads to multiples of 4, so ask for them: a window of 10 then meets 12, 12, 12, 16, 20 and 24.
-    assert_like_pytorch(randomised(ModelConfig(**ONLY_ATTENTION, attention_conv=conv)), picture(size, 40))
+def test_sizes_that_are_padded_match_pytorch(size: int) -> None:
+    assert_like_pytorch(randomised(ModelConfig(**ONLY_ATTENTION)), picture(size, 40))
 
 
 @pytest.mark.parametrize("window", [2, 3, 4, 7, 8, 9])

@@ -38,7 +38,8 @@ sanitize: $(VENV)/.dev  ## the C++ engine under address, undefined-behaviour and
 	done
 
 # The core alone: what somebody with a photograph installs. No PyTorch.
-$(VENV)/.core: pyproject.toml constraints.txt $(wildcard src/shadowmaskformer/engine/csrc/*)
+$(VENV)/.core: pyproject.toml constraints.txt src/shadowmaskformer/engine/CMakeLists.txt \
+		$(wildcard src/shadowmaskformer/engine/csrc/*/*)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(PIP) install -c constraints.txt -e .
 	@touch $@

@@ -16,10 +16,14 @@ from shadowmaskformer.network.model import ShadowMaskFormer  # noqa: E402
 TOLERANCE = 1e-5
 
 
-def randomised(config: ModelConfig) -> ShadowMaskFormer:
-    """A network with every parameter off its starting value, biases too, so that no path is hidden by a zero."""
+def randomised(config: ModelConfig, heads: int = 4) -> ShadowMaskFormer:
+    """A network with every parameter off its starting value, biases too, so that no path is hidden by a zero.
+
+    `heads` is the number of channels of its result.
+    """
     torch.manual_seed(3)
     model = ShadowMaskFormer(config).eval()
+    model.head = torch.nn.Conv2d(config.widths[4], heads, 3, padding=1)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(0.02 * torch.randn_like(parameter))
@@ -40,12 +44,12 @@ def expected(model: ShadowMaskFormer, projected: Floats) -> Floats:
     batch = torch.from_numpy(projected).reshape(-1, *projected.shape[-3:])
     with torch.no_grad():
         head = model.predict(batch.permute(0, 3, 1, 2)).permute(0, 2, 3, 1)
-    return head.reshape(*projected.shape[:-1], 4).numpy()
+    return head.reshape(*projected.shape[:-1], -1).numpy()
 
 
 def assert_like_pytorch(model: ShadowMaskFormer, projected: Floats, tolerance: float = TOLERANCE) -> None:
     head = on_engine(model).forward(projected)
-    assert head.shape == (*projected.shape[:-1], 4)
     reference = expected(model, projected)
+    assert head.shape == reference.shape
     scale = max(1.0, float(np.abs(reference).max()))
     np.testing.assert_allclose(head, reference, rtol=0, atol=tolerance * scale)

@@ -38,6 +38,13 @@ def test_an_embedding_may_have_more_channels() -> None:
         on_engine(model).forward(picture(8, 8))
 
 
+@pytest.mark.parametrize("heads", [1, 4, 7])
+def test_the_head_has_as_many_channels_as_its_weight_has_rows(heads: int) -> None:
+    model = randomised(SHALLOW, heads=heads)
+    assert_like_pytorch(model, picture(37, 46))
+    assert on_engine(model).forward(picture(5, 6, batch=2)).shape == (2, 5, 6, heads)
+
+
 def test_release_checkpoint_gives_the_release_outputs(shared: Path) -> None:
     config, arrays = read_release(shared / "parity" / "small.pth")
     network = engine.Network(config.to_dict(), arrays)
@@ -162,8 +169,16 @@ def test_a_missing_weight_is_named() -> None:
 def test_a_weight_of_another_shape_is_named() -> None:
     model = randomised(SHALLOW)
     arrays = {name: tensor.numpy() for name, tensor in model.state_dict().items()}
+    arrays["skip.0.weight"] = arrays["skip.0.weight"][:3]
+    with pytest.raises(WeightsError, match=r"'skip\.0\.weight' is \(3, 48\), expected \(48, 48\)"):
+        engine.Network(model.config.to_dict(), arrays)
+
+
+def test_a_head_whose_bias_does_not_fit_its_weight_is_named() -> None:
+    model = randomised(SHALLOW)
+    arrays = {name: tensor.numpy() for name, tensor in model.state_dict().items()}
     arrays["head.weight"] = arrays["head.weight"][:3]
-    with pytest.raises(WeightsError, match=r"'head\.weight' is \(3, 24, 3, 3\), expected \(4, 24, 3, 3\)"):
+    with pytest.raises(WeightsError, match=r"'head\.bias' is \(4\), expected \(3\)"):
         engine.Network(model.config.to_dict(), arrays)
 
 

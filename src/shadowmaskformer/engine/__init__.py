@@ -45,7 +45,7 @@ def isa() -> str:
 
 
 def num_threads() -> int:
-    """Threads that a call uses unless told otherwise."""
+    """Threads that a call uses by default."""
     return _loaded().num_threads()
 
 
@@ -73,14 +73,15 @@ class Network:
             raise WeightsError(str(error)) from None
 
     def forward(self, projected: Floats, threads: int | None = None) -> Floats:
-        """K and B of the soft reconstruction `J = K·x − B + x`.
+        """Run the network on one embedded picture or a batch of them.
 
         Args:
             projected: the embedded picture, (H, W, C) or (B, H, W, C), in the network's scale.
             threads: how many to use; None for `num_threads()`.
 
         Returns:
-            K in channel 0 and B in channels 1 to 3, (H, W, 4) or (B, H, W, 4).
+            The head's channels, (H, W, heads) or (B, H, W, heads), with as many heads as `head.weight` has rows. A
+            shadow remover has four: K, then the three of B, of the soft reconstruction `J = K·x − B + x`.
         """
         try:
             return self._network.forward(np.ascontiguousarray(projected, np.float32), threads or 0)

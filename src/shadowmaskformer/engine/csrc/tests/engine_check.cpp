@@ -12,65 +12,29 @@
 #include <random>
 #include <thread>
 
-#include "isa.h"
-#include "network.h"
-#include "threads.h"
-#include "training.h"
+#include "core/isa.h"
+#include "core/network.h"
+#include "core/threads.h"
+#include "core/training.h"
 
 namespace {
 
-struct Store {
-  smf::Parameters parameters;
-  std::vector<std::unique_ptr<float[]>> memory;  // one block each, so that reading past any of them is seen
-  std::mt19937 random{1};
-
-  void add(const std::string& name, std::vector<std::size_t> shape) {
+// Random parameters, whatever the network asks for.
+class RandomParameters {
+ public:
+  const float* operator()(const smf::Shape& shape) {
     std::size_t count = 1;
     for (std::size_t side : shape) count *= side;
-    memory.push_back(std::make_unique<float[]>(count));
+    memory_.push_back(std::make_unique<float[]>(count));  // one block each, so that reading past any of them is seen
     std::normal_distribution<float> normal(0.0f, 0.08f);
-    for (std::size_t i = 0; i < count; ++i) memory.back()[i] = normal(random);
-    parameters[name] = smf::Parameter{memory.back().get(), std::move(shape)};
+    for (std::size_t i = 0; i < count; ++i) memory_.back()[i] = normal(random_);
+    return memory_.back().get();
   }
-  void layer(const std::string& name, std::vector<std::size_t> shape) {
-    add(name + ".bias", {shape[0]});
-    add(name + ".weight", std::move(shape));
-  }
-};
 
-Store random_parameters(const smf::NetworkConfig& config, std::size_t channels) {
-  Store store;
-  const auto width = [&](int stage) { return std::size_t(config.widths[stage]); };
-  store.layer("embed", {width(0), channels, 3, 3});
-  store.layer("head", {4, width(4), 3, 3});
-  for (int i : {0, 1}) {
-    const std::string number = std::to_string(i);
-    store.layer("down." + number, {width(i + 1), width(i), 2, 2});
-    store.layer("up." + number, {4 * width(i + 3), width(i + 2)});
-    store.layer("skip." + number, {width(i + 3), width(i + 3)});
-    const std::size_t hidden = width(i + 3) / 8 > 4 ? width(i + 3) / 8 : 4;
-    store.add("fuse." + number + ".mlp.0.weight", {hidden, width(i + 3)});
-    store.add("fuse." + number + ".mlp.2.weight", {2 * width(i + 3), hidden});
-  }
-  for (int stage = 0; stage < smf::kStages; ++stage)
-    for (int index = 0; index < config.depths[stage]; ++index) {
-      const std::string name = "stages." + std::to_string(stage) + "." + std::to_string(index) + ".";
-      const std::size_t C = width(stage), hidden = C * config.mlp_ratios[stage];
-      store.layer(name + "conv", {C, 1, 5, 5});
-      store.layer(name + "proj", {C, C});
-      store.layer(name + "mlp.0", {hidden, C});
-      store.layer(name + "mlp.2", {C, hidden});
-      store.layer(name + "v", {C, C});
-      store.layer(name + "qkv", {3 * C, C});
-      store.add(name + "norm.weight", {C});
-      store.add(name + "norm.bias", {C});
-      store.layer(name + "norm.meta1", {C, 1});
-      store.layer(name + "norm.meta2", {C, 1});
-      store.layer(name + "position.mlp.0", {256, 2});
-      store.layer(name + "position.mlp.2", {std::size_t(config.heads[stage]), 256});
-    }
-  return store;
-}
+ private:
+  std::vector<std::unique_ptr<float[]>> memory_;
+  std::mt19937 random_{1};
+};
 
 // A picture in a block of its own size.
 std::unique_ptr<float[]> picture(int height, int width, int channels) {
@@ -83,7 +47,7 @@ std::unique_ptr<float[]> picture(int height, int width, int channels) {
 }
 
 bool same_from_all_threads(const smf::Network& network, int height, int width) {
-  const std::size_t count = std::size_t(height) * width * 4;
+  const std::size_t count = std::size_t(height) * width * network.head_channels();
   const auto pixels = picture(height, width, network.channels());
   const auto alone = std::make_unique<float[]>(count);
   network.forward(1, height, width, pixels.get(), alone.get(), 1);
@@ -169,8 +133,8 @@ Arrays train_conv_block(int threads) {
       conv_tensors<const float>(shape.channels, hidden, [&](int count) { return given.random(count); });
   const float *x = given.random(tokens), *dy = given.random(tokens);
   const auto gradients = conv_tensors<float>(shape.channels, hidden, [&](int count) { return found.empty(count); });
-  SMF_SELECT(conv_block_training_forward)(shape, hidden, x, weights, found.empty(tokens));
-  SMF_SELECT(conv_block_backward)(shape, hidden, x, dy, weights, found.empty(tokens), gradients);
+  smf::conv_block_forward(shape, hidden, x, weights, found.empty(tokens));
+  smf::conv_block_backward(shape, hidden, x, dy, weights, found.empty(tokens), gradients);
   return found;
 }
 
@@ -183,8 +147,8 @@ Arrays train_attention_block(int threads, bool convolves, int shift) {
       attention_tensors<const float>(shape, convolves, [&](int count) { return given.random(count); });
   const float *x = given.random(tokens), *dy = given.random(tokens);
   const auto gradients = attention_tensors<float>(shape, convolves, [&](int count) { return found.empty(count); });
-  SMF_SELECT(attention_block_training_forward)(shape, x, weights, found.empty(tokens));
-  SMF_SELECT(attention_block_backward)(shape, x, dy, weights, found.empty(tokens), gradients);
+  smf::attention_block_forward(shape, x, weights, found.empty(tokens));
+  smf::attention_block_backward(shape, x, dy, weights, found.empty(tokens), gradients);
   return found;
 }
 
@@ -202,13 +166,15 @@ int main() {
   struct Kind {
     int window;
     bool attention_conv;
-    int channels;
+    int channels, head_channels;
   };
-  for (const Kind& kind : {Kind{10, false, 3}, Kind{10, true, 10}, Kind{3, true, 3}}) {
+  for (const Kind& kind : {Kind{10, false, 3, 4}, Kind{10, true, 10, 1}, Kind{3, true, 3, 9}}) {
     const smf::NetworkConfig config{{2, 2, 3, 1, 1},         {24, 48, 96, 48, 24}, {2, 4, 6, 1, 1}, {2, 4, 4, 2, 2},
-                                    {0.5, 0.5, 0.7, 0, 1.0}, kind.window,          kind.attention_conv};
-    const Store store = random_parameters(config, kind.channels);
-    const smf::Network network(config, store.parameters);
+                                    {0.5, 0.5, 0.7, 0, 1.0}, kind.window,          kind.attention_conv,
+                                    kind.channels,           kind.head_channels};
+    RandomParameters parameters;
+    const smf::Network network(
+        config, smf::ParameterSource([&](const std::string&, const smf::Shape& shape) { return parameters(shape); }));
     const int sizes[][2] = {{1, 1}, {7, 33}, {31, 9}, {40, 70}};
     for (const auto& size : sizes)
       if (!same_from_all_threads(network, size[0], size[1])) {

@@ -4,10 +4,8 @@
 //            already lie in a row: no im2col.
 // Threads    Rows (or runs of tokens) are the tasks.
 // Scratch    3x3: three rows with a zero column at each end per thread. Fusion: one run of tokens per thread.
-#include <cstring>
-
-#include "pieces.h"
-#include "threads.h"
+#include "core/threads.h"
+#include "kernels/pieces.h"
 
 namespace smf {
 namespace SMF_ISA {
@@ -96,30 +94,33 @@ void fuse(const Matrix& skip, std::size_t tokens, const float* encoder, const fl
 // First token of part `index` of kParts.
 std::size_t part_start(std::size_t tokens, int index) { return tokens * index / kParts; }
 
+// A convolution's product is added up row by row of its kernel: the first row starts with the bias, the others with what
+// is there.
+Terms started(const Matrix& m, int kernel_row, const float* result) {
+  return kernel_row == 0 ? Terms{m.bias} : Terms{nullptr, result, m.outputs};
+}
+
 void conv3x3(const Matrix& m, int height, int width, int channels, const float* x, int out_height, int out_width,
              int outputs, float* out, Arena& arena, int threads) {
   const std::size_t position = arena.used();
   const std::size_t stride = Arena::slice(conv3x3_floats(m, out_width));
   float* scratch = arena.floats(stride * threads);
   const long line = long(out_width + 2) * channels;
-  const int inside = width < out_width + 1 ? width : out_width + 1;  // columns that any output sees
+  const int inside = smaller(width, out_width + 1);  // columns that any output sees
   parallel(threads, out_height, [&](int row, int worker) {
     float* lines = scratch + worker * stride;
     float* result = lines + 3 * line;
-    std::memset(lines, 0, 3 * line * sizeof(float));
+    zero(lines, 3 * line);
     for (int dy = 0; dy < 3; ++dy)
       if (row + dy - 1 >= 0 && row + dy - 1 < height)
-        std::memcpy(lines + dy * line + channels, x + (long(row) + dy - 1) * width * channels,
-                    std::size_t(inside) * channels * sizeof(float));
+        copy(lines + dy * line + channels, x + (long(row) + dy - 1) * width * channels, std::size_t(inside) * channels);
     for (int column = 0; column < out_width; column += kRun) {
-      const int tokens = out_width - column < kRun ? out_width - column : kRun;
+      const int tokens = smaller(out_width - column, kRun);
       for (int dy = 0; dy < 3; ++dy)
-        matmul_part<Finish::plain>(tokens, lines + dy * line + long(column) * channels, channels, m, dy * 3 * channels,
-                                   3 * channels, dy == 0 ? m.bias : result, dy == 0 ? 0 : m.outputs, nullptr, 0, result,
-                                   m.outputs);
+        gemm<Finish::plain>(tokens, m.outputs, 3 * channels, lines + dy * line + long(column) * channels, channels,
+                            packed(m, dy * 3 * channels), started(m, dy, result), result, m.outputs);
       float* to = out + (long(row) * out_width + column) * outputs;
-      for (int t = 0; t < tokens; ++t)
-        std::memcpy(to + long(t) * outputs, result + long(t) * m.outputs, outputs * sizeof(float));
+      for (int t = 0; t < tokens; ++t) copy(to + long(t) * outputs, result + long(t) * m.outputs, outputs);
     }
   });
   arena.rewind(position);
@@ -129,12 +130,11 @@ void downsample(const Matrix& m, int height, int width, int channels, const floa
   const int half = width / 2, pair = 2 * channels;
   parallel(threads, height / 2, [&](int row, int) {
     for (int column = 0; column < half; column += kRun) {
-      const int tokens = half - column < kRun ? half - column : kRun;
+      const int tokens = smaller(half - column, kRun);
       float* to = out + (long(row) * half + column) * m.outputs;
       for (int dy = 0; dy < 2; ++dy)
-        matmul_part<Finish::plain>(tokens, x + ((long(row) * 2 + dy) * width + column * 2) * channels, pair, m,
-                                   dy * pair, pair, dy == 0 ? m.bias : to, dy == 0 ? 0 : m.outputs, nullptr, 0, to,
-                                   m.outputs);
+        gemm<Finish::plain>(tokens, m.outputs, pair, x + ((long(row) * 2 + dy) * width + column * 2) * channels, pair,
+                            packed(m, dy * pair), started(m, dy, to), to, m.outputs);
     }
   });
 }
@@ -142,10 +142,10 @@ void downsample(const Matrix& m, int height, int width, int channels, const floa
 void upsample(const Matrix rows[2], int height, int width, int channels, const float* x, float* out, int threads) {
   parallel(threads, height, [&](int row, int) {
     for (int column = 0; column < width; column += kRun) {
-      const int tokens = width - column < kRun ? width - column : kRun;
+      const int tokens = smaller(width - column, kRun);
       for (int dy = 0; dy < 2; ++dy)
-        matmul<Finish::plain>(tokens, x + (long(row) * width + column) * channels, channels, rows[dy], nullptr, 0,
-                              out + ((long(row) * 2 + dy) * width + column) * rows[dy].outputs, rows[dy].outputs);
+        linear(tokens, x + (long(row) * width + column) * channels, channels, rows[dy],
+               out + ((long(row) * 2 + dy) * width + column) * rows[dy].outputs, rows[dy].outputs);
     }
   });
 }
@@ -183,8 +183,8 @@ void fuse(const Matrix& skip, std::size_t tokens, const float* encoder, const fl
     float* projected = scratch + worker * stride;
     const std::size_t end = part_start(tokens, part + 1);
     for (std::size_t run = part_start(tokens, part); run < end; run += kRun) {
-      const int count = int(end - run < kRun ? end - run : kRun);
-      matmul<Finish::plain>(count, encoder + run * C, C, skip, nullptr, 0, projected, C);
+      const int count = int(smaller<std::size_t>(end - run, kRun));
+      linear(count, encoder + run * C, C, skip, projected, C);
       for (int t = 0; t < count; ++t)
         for (int c = 0; c < C; c += 8) {
           float* at = x + (run + t) * C + c;

@@ -1,10 +1,6 @@
-// Entry points of the two blocks for training: forward, and backward that recomputes from the block's input.
-//
-// Tokens are (batch, height, width, channels), contiguous; weights lie as in PyTorch: Linear (out, in), depthwise
-// convolution (channels, 1, 5, 5). Channels and hidden are multiples of 24. Gradients are written, not added to.
+// The weights of the two blocks as PyTorch lays them out: Linear (out, in), depthwise convolution (channels, 1, 5, 5).
+// With T = float the same structs hold their gradients.
 #pragma once
-
-#include "isa.h"
 
 namespace smf {
 
@@ -43,20 +39,11 @@ struct AttentionShape {
   int hidden, heads, window, shift;
 };
 
-using ConvBlockForward = void (*)(const TokenShape& shape, int hidden, const float* x,
-                                  const ConvBlockTensors<const float>& weights, float* y);
 using ConvBlockBackward = void (*)(const TokenShape& shape, int hidden, const float* x, const float* dy,
                                    const ConvBlockTensors<const float>& weights, float* dx,
                                    const ConvBlockTensors<float>& gradients);
-using AttentionBlockForward = void (*)(const AttentionShape& shape, const float* x,
-                                       const AttentionBlockTensors<const float>& weights, float* y);
 using AttentionBlockBackward = void (*)(const AttentionShape& shape, const float* x, const float* dy,
                                         const AttentionBlockTensors<const float>& weights, float* dx,
                                         const AttentionBlockTensors<float>& gradients);
 
 }  // namespace smf
-
-SMF_DECLARE(ConvBlockForward, conv_block_training_forward)
-SMF_DECLARE(ConvBlockBackward, conv_block_backward)
-SMF_DECLARE(AttentionBlockForward, attention_block_training_forward)
-SMF_DECLARE(AttentionBlockBackward, attention_block_backward)

@@ -9,8 +9,9 @@
 //            write and read five maps, one of them up to four times as wide. V is computed twice in the margins of 2.
 // Speed      75 to 85 % of the processor's peak of multiply-adds (one core, AVX2).
 // Scratch    per thread: (5 (T + 4) + 2 T) C + T min(hidden, 96) floats for tile width T.
-#include "pieces.h"
-#include "threads.h"
+#include "core/threads.h"
+#include "kernels/depthwise.h"
+#include "kernels/pieces.h"
 
 namespace smf {
 namespace SMF_ISA {
@@ -19,15 +20,6 @@ namespace SMF_ISA {
 
 std::size_t conv_block_scratch(const ConvBlock& block, int height, int width, int) {
   return 2 * Arena::bytes(std::size_t(height) * width * block.channels) + Arena::bytes(block.mlp.first.outputs);
-}
-
-// One token times a weight (outputs, inputs).
-static void linear(const Matrix& m, const float* x, float* out) {
-  for (int n = 0; n < m.outputs; ++n) {
-    float total = m.bias[n];
-    for (int k = 0; k < m.inputs; ++k) total += m.packed[long(n) * m.inputs + k] * x[k];
-    out[n] = total;
-  }
 }
 
 // Scalar: operator after operator, as the formula reads.
@@ -39,28 +31,18 @@ void conv_block(const ConvBlock& block, int height, int width, const float* x, f
   float* v = arena.floats(pixels * C);
   float* mixed = arena.floats(pixels * C);
   float* hidden = arena.floats(block.mlp.first.outputs);
-  for (long p = 0; p < pixels; ++p) linear(block.v, x + p * C, v + p * C);
+  for (long p = 0; p < pixels; ++p) scalar_linear(block.v, x + p * C, v + p * C);
   for (int row = 0; row < height; ++row)
     for (int column = 0; column < width; ++column)
-      for (int c = 0; c < C; ++c) {
-        float total = block.conv.bias[c];
-        for (int dy = -2; dy <= 2; ++dy)
-          for (int dx = -2; dx <= 2; ++dx)
-            if (row + dy >= 0 && row + dy < height && column + dx >= 0 && column + dx < width)
-              total += block.conv.weight[((dy + 2) * 5 + dx + 2) * C + c] *
-                       v[((long(row) + dy) * width + column + dx) * C + c];
-        mixed[(long(row) * width + column) * C + c] = total;
-      }
+      for (int c = 0; c < C; ++c)
+        mixed[(long(row) * width + column) * C + c] = scalar_depthwise(block.conv, height, width, C, v, row, column, c);
   for (long p = 0; p < pixels; ++p) {
     float* y = v + p * C;
-    linear(block.proj, mixed + p * C, y);
+    scalar_linear(block.proj, mixed + p * C, y);
     for (int c = 0; c < C; ++c) y[c] += x[p * C + c];
-    linear(block.mlp.first, y, hidden);
-    for (int h = 0; h < block.mlp.first.outputs; ++h) hidden[h] = hidden[h] > 0 ? hidden[h] : 0;
-    linear(block.mlp.second, hidden, out + p * C);
-    for (int c = 0; c < C; ++c) out[p * C + c] += y[c];
+    scalar_mlp_residual(block.mlp, y, hidden, out + p * C);
   }
-  if (moments) *moments = moments_of(out, pixels * C);
+  if (moments) *moments = moments_of_map(out, pixels * C, 1);
   arena.rewind(position);
 }
 
@@ -84,23 +66,33 @@ Tiling choose_tiling(int channels, int height, int width) {
   Tiling t;
   t.tiles = (width + wish - 1) / wish;
   t.tile = (width + t.tiles - 1) / t.tiles;
-  const int most = (height + 15) / 16;
-  int bands = (kTasks + t.tiles - 1) / t.tiles;
-  if (bands > most) bands = most;
+  const int bands = smaller((kTasks + t.tiles - 1) / t.tiles, (height + 15) / 16);
   t.band = (height + bands - 1) / bands;
   t.bands = (height + t.band - 1) / t.band;
   return t;
 }
 
-std::size_t worker_floats(const ConvBlock& block, const Tiling& t) {
-  return std::size_t(5 * (t.tile + 4) + 2 * t.tile) * block.channels + mlp_scratch(block.mlp, t.tile);
-}
+// One thread's scratch for a tile.
+struct Scratch {
+  float* ring;  // the last five rows of V: row r is at (r mod 5); its first token is column left - 2
+  float *mixed, *y, *hidden;
+  std::size_t used;
+
+  Scratch(const ConvBlock& block, int tile, float* memory) {
+    Slices slices(memory);
+    ring = slices.take(5L * (tile + 4) * block.channels);
+    mixed = slices.take(long(tile) * block.channels);
+    y = slices.take(long(tile) * block.channels);
+    hidden = slices.take(mlp_scratch(block.mlp, tile));
+    used = slices.used();
+  }
+};
 
 }  // namespace
 
 std::size_t conv_block_scratch(const ConvBlock& block, int height, int width, int threads) {
   const Tiling t = choose_tiling(block.channels, height, width);
-  return Arena::bytes(threads * Arena::slice(worker_floats(block, t))) +
+  return Arena::bytes(threads * Arena::slice(Scratch(block, t.tile, nullptr).used)) +
          Arena::bytes(std::size_t(t.tiles) * t.bands * sizeof(Moments) / sizeof(float));
 }
 
@@ -110,29 +102,25 @@ void conv_block(const ConvBlock& block, int height, int width, const float* x, f
   const int C = block.channels;
   const std::size_t position = arena.used();
   Moments* parts = reinterpret_cast<Moments*>(arena.floats(std::size_t(t.tiles) * t.bands * sizeof(Moments) / 4));
-  const std::size_t stride = Arena::slice(worker_floats(block, t));
+  const std::size_t stride = Arena::slice(Scratch(block, t.tile, nullptr).used);
   float* scratch = arena.floats(stride * threads);
 
   parallel(threads, t.tiles * t.bands, [&](int task, int worker) {
     const int left = task % t.tiles * t.tile, first = task / t.tiles * t.band;
-    const int right = left + t.tile < width ? left + t.tile : width;
-    const int end = first + t.band < height ? first + t.band : height;
+    const int right = smaller(left + t.tile, width), end = smaller(first + t.band, height);
     const int columns = right - left;
     const long ring_row = long(t.tile + 4) * C;
-    float* ring = scratch + worker * stride;  // V of row r is at (r mod 5); its first token is column left - 2
-    float* mixed = ring + 5 * ring_row;
-    float* y = mixed + long(t.tile) * C;
-    float* hidden = y + long(t.tile) * C;
-    for (long i = 0; i < 5 * ring_row; ++i) ring[i] = 0;  // columns outside the picture stay zero
+    const Scratch s(block, t.tile, scratch + worker * stride);
+    zero(s.ring, 5 * ring_row);  // columns outside the picture stay zero
 
-    const int v_left = left >= 2 ? left - 2 : 0, v_right = right + 2 < width ? right + 2 : width;
+    const int v_left = larger(left - 2, 0), v_right = smaller(right + 2, width);
     const auto project_row = [&](int row) {
-      float* at = ring + (row + 5) % 5 * ring_row;
+      float* at = s.ring + (row + 5) % 5 * ring_row;
       if (row >= 0 && row < height)
-        matmul<Finish::plain>(v_right - v_left, x + (long(row) * width + v_left) * C, C, block.v, nullptr, 0,
-                              at + long(v_left - (left - 2)) * C, C);
+        linear(v_right - v_left, x + (long(row) * width + v_left) * C, C, block.v, at + long(v_left - (left - 2)) * C,
+               C);
       else
-        for (long i = 0; i < ring_row; ++i) at[i] = 0;
+        zero(at, ring_row);
     };
     for (int row = first - 2; row < first + 2; ++row) project_row(row);
 
@@ -140,11 +128,11 @@ void conv_block(const ConvBlock& block, int height, int width, const float* x, f
     for (int row = first; row < end; ++row) {
       project_row(row + 2);
       const float* rows[5];
-      for (int dy = 0; dy < 5; ++dy) rows[dy] = ring + (row + dy + 3) % 5 * ring_row;
-      depthwise_row(rows, columns, C, block.conv, mixed, C);
+      for (int dy = 0; dy < 5; ++dy) rows[dy] = s.ring + (row + dy + 3) % 5 * ring_row;
+      depthwise_row(rows, columns, C, block.conv, s.mixed);
       const long at = (long(row) * width + left) * C;
-      matmul<Finish::plain>(columns, mixed, C, block.proj, x + at, C, y, C);
-      mlp_residual(block.mlp, columns, C, y, hidden, out + at);
+      linear(columns, s.mixed, C, block.proj, s.y, C, x + at, C);
+      mlp_residual(block.mlp, columns, s.y, s.hidden, out + at);
       if (moments) combine(total, moments_of(out + at, long(columns) * C));
     }
     parts[task] = total;

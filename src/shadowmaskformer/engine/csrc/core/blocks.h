@@ -1,4 +1,5 @@
 // The two kinds of block of the network, as the kernels see them: packed weights, and functions per instruction set.
+// pack.h makes them from the weights of tensors.h.
 //
 // Token maps are (height, width, channels) float32, channels last and without gaps, one sample at a time. Output and
 // input maps must not overlap. Channels are multiples of 8 (of 24 for full speed).
@@ -6,12 +7,15 @@
 
 #include <cstddef>
 
-#include "arena.h"
-#include "isa.h"
+#include "core/arena.h"
+#include "core/isa.h"
+#include "core/tensors.h"
 
 namespace smf {
 
-// A weight (outputs, inputs) packed by BlockKernels::pack, with its bias. `outputs` is a multiple of 8.
+using PackFunction = void (*)(const float* weight, int outputs, int inputs, long row, long column, float* packed);
+
+// A weight (outputs, inputs) packed by a PackFunction, with its bias or null. `outputs` is a multiple of 8.
 struct Matrix {
   int inputs;
   int outputs;
@@ -19,7 +23,12 @@ struct Matrix {
   const float* bias;
 };
 
-// Depthwise 5x5: weight is (25, channels), tap after tap; bias (channels).
+// Floats of a packed weight.
+constexpr std::size_t packed_size(int outputs, int inputs) { return std::size_t((outputs + 7) / 8 * 8) * inputs; }
+// Tokens of a window, rounded up to whole vectors.
+constexpr int padded_tokens(int window) { return (window * window + 7) / 8 * 8; }
+
+// Depthwise 5x5: weight is (25, channels), tap after tap; bias (channels) or null.
 struct Depthwise {
   const float* weight;
   const float* bias;
@@ -40,22 +49,21 @@ struct ConvBlock {
   Mlp mlp;
 };
 
-// y = x + rescale * proj(attention(n) [+ dw(v(n))]) + rebias with n = scale * x + shift per channel, then y + mlp(y).
+// y = x + rescale * proj(attention(n) [+ dw(v(n))]) + rebias with n = (x - mean) / std over the whole map, rescale linear
+// in std and rebias in mean (the rescaled layer norm); then y + mlp(y). The norm's weight and bias are part of qk and v.
 struct AttentionBlock {
   int channels;
   int heads;
   int window;
   int shift;          // of the windows, towards the top left
-  Matrix qk;          // rows Q then K; the Q rows (and their bias) multiplied by log2(e) / sqrt(channels / heads)
+  Matrix qk;          // rows Q then K; the Q rows (and their bias) multiplied by query_scale()
   Matrix v;
-  const float* bias;  // (heads, key, query padded to a multiple of 8), see expand_position_bias
+  const float* bias;  // (heads, key, padded_tokens()), see expand_position_bias
   bool convolves;
   Depthwise conv;
   Matrix proj;
   Mlp mlp;
-  // Rescaled layer norm, (channels) each.
-  const float* norm_weight;
-  const float* norm_bias;
+  // Of rescale and rebias, (channels) each.
   const float* meta1_weight;
   const float* meta1_bias;
   const float* meta2_weight;
@@ -68,11 +76,20 @@ struct Moments {
   double mean;
   double squares;
 };
-constexpr double kNormEpsilon = 1e-5;
+// Adds the moments of a further part to `total`.
+void combine(Moments& total, const Moments& part);
+
+// The layer norm of one map.
+struct Norm {
+  float mean, std;
+  float *rescale, *rebias;  // (channels) each
+};
+// From the moments of the map; `rescale` and `rebias` are arrays to write to.
+Norm make_norm(const AttentionBlock& block, const Moments& moments, float* rescale, float* rebias);
 
 struct BlockKernels {
   // Packs (outputs, inputs), element (n, k) at weight[n * row + k * column], into packed_size() floats.
-  void (*pack)(const float* weight, int outputs, int inputs, long row, long column, float* packed);
+  PackFunction pack;
 
   // Bytes of arena that the function after it takes.
   std::size_t (*conv_block_scratch)(const ConvBlock&, int height, int width, int threads);
@@ -86,7 +103,11 @@ struct BlockKernels {
                           Moments* moments, Arena&, int threads);
 
   // Moments of a whole map of `count` floats, a multiple of 8.
-  Moments (*moments)(const float* x, std::size_t count);
+  Moments (*moments)(const float* x, std::size_t count, int threads);
+
+  // See training.h.
+  ConvBlockBackward conv_block_backward;
+  AttentionBlockBackward attention_block_backward;
 };
 
 // What joins the stages. Sizes are of the input map.
@@ -108,19 +129,6 @@ struct LinkKernels {
   void (*fuse)(const Matrix& skip, std::size_t tokens, const float* encoder, const float* gain_x,
                const float* gain_skip, float* x, Arena&, int threads);
 };
-
-constexpr std::size_t packed_size(int outputs, int inputs) { return std::size_t((outputs + 7) / 8 * 8) * inputs; }
-
-// The bias of every (key, query) pair from the bias of every offset: table ((2 window - 1)**2, heads), offsets query
-// minus key, row by row; out (heads, window**2, padded_tokens(window)), multiplied by log2(e): the softmax is taken in
-// powers of two.
-void expand_position_bias(const float* table, int heads, int window, float* out);
-constexpr int padded_tokens(int window) { return (window * window + 7) / 8 * 8; }
-
-constexpr double kLog2E = 1.4426950408889634;
-
-// Adds the moments of a further part to `total`.
-void combine(Moments& total, const Moments& part);
 
 }  // namespace smf
 

@@ -1,4 +1,4 @@
-#include "threads.h"
+#include "core/threads.h"
 
 #include <unistd.h>
 

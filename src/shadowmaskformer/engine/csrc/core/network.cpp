@@ -4,16 +4,17 @@
 //            of them until the decoder has fused it. With the scratch of the largest kernel this is all that a call
 //            needs: 0.1 GB at 480x640.
 // Threads    Every kernel splits its own map; kernels follow one another.
-#include "network.h"
+#include "core/network.h"
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <stdexcept>
 
-#include "arena.h"
-#include "blocks.h"
-#include "threads.h"
+#include "core/arena.h"
+#include "core/blocks.h"
+#include "core/pack.h"
+#include "core/threads.h"
 
 namespace smf {
 
@@ -36,10 +37,36 @@ struct Fusion {
   int hidden;
 };
 
-std::string shape_text(const std::vector<std::size_t>& shape) {
+std::string shape_text(const Shape& shape) {
   std::string text = "(";
   for (std::size_t i = 0; i < shape.size(); ++i) text += (i ? ", " : "") + std::to_string(shape[i]);
   return text + ")";
+}
+
+// A side that only the weights know: side `axis` of a convolution's weight. 1 for a weight that is missing or no
+// convolution's; the check of its shape then says what is wrong.
+int convolution_side(const Parameters& parameters, const char* name, int axis) {
+  const auto found = parameters.find(name);
+  if (found == parameters.end() || found->second.shape.size() != 4) return 1;
+  return std::max(1, int(found->second.shape[axis]));
+}
+
+NetworkConfig with_ends(NetworkConfig config, const Parameters& parameters) {
+  config.channels = convolution_side(parameters, "embed.weight", 1);
+  config.head_channels = convolution_side(parameters, "head.weight", 0);
+  return config;
+}
+
+ParameterSource checked(const Parameters& parameters) {
+  return [&](const std::string& name, const Shape& shape) {
+    const auto found = parameters.find(name);
+    if (found == parameters.end())
+      throw std::invalid_argument("weights lack '" + name + "'; use weights made for this configuration");
+    if (found->second.shape != shape)
+      throw std::invalid_argument("weight '" + name + "' is " + shape_text(found->second.shape) + ", expected " +
+                                  shape_text(shape) + "; use weights made for this configuration");
+    return found->second.data;
+  };
 }
 
 }  // namespace
@@ -48,10 +75,9 @@ struct Network::Impl {
   NetworkConfig config;
   const BlockKernels* blocks;
   const LinkKernels* links;
-  std::vector<std::unique_ptr<float[]>> storage;
-  const Parameters* parameters;  // only while constructing
+  std::vector<std::unique_ptr<Arena>> storage;
+  const ParameterSource* source;  // only while constructing
 
-  int channels;  // of the embedded picture
   Matrix embed, head;
   Matrix down[2], up[2][2];
   Fusion fusions[2];
@@ -60,138 +86,107 @@ struct Network::Impl {
 
   // --- packing -----------------------------------------------------------------------------------------------------
 
-  float* keep(std::size_t count) {
-    storage.push_back(std::make_unique<float[]>(count + 16));  // vector loads may read past the end
-    return storage.back().get();
+  // Packs into memory of its own, which lives as long as the network.
+  Packer packer(std::size_t bytes) {
+    storage.push_back(std::make_unique<Arena>());
+    storage.back()->reserve(bytes);
+    return Packer(*storage.back(), blocks->pack);
   }
 
-  const float* parameter(const std::string& name, const std::vector<std::size_t>& shape) {
-    const auto found = parameters->find(name);
-    if (found == parameters->end())
-      throw std::invalid_argument("weights lack '" + name + "'; use weights made for this configuration");
-    if (found->second.shape != shape)
-      throw std::invalid_argument("weight '" + name + "' is " + shape_text(found->second.shape) + ", expected " +
-                                  shape_text(shape) + "; use weights made for this configuration");
-    return found->second.data;
-  }
+  const float* parameter(const std::string& name, const Shape& shape) { return (*source)(name, shape); }
 
-  const float* copied(const float* from, std::size_t count) {
-    float* to = keep(count);
-    std::copy(from, from + count, to);
-    return to;
-  }
-
-  const float* vector(const std::string& name, int count) {
-    return copied(parameter(name, {std::size_t(count)}), count);
+  const float* copied(const float* values, int count) {
+    return packer(Packer::vector_bytes(count)).vector(values, count);
   }
 
   Matrix packed(const float* weight, const float* bias, int outputs, int inputs) {
-    float* to = keep(packed_size(outputs, inputs));
-    blocks->pack(weight, outputs, inputs, inputs, 1, to);
-    const int padded = (outputs + 7) / 8 * 8;
-    float* padded_bias = keep(padded);
-    for (int n = 0; n < padded; ++n) padded_bias[n] = n < outputs ? bias[n] : 0.0f;
-    return Matrix{inputs, padded, to, padded_bias};
-  }
-
-  Matrix linear(const std::string& name, int outputs, int inputs) {
-    return packed(parameter(name + ".weight", {std::size_t(outputs), std::size_t(inputs)}),
-                  parameter(name + ".bias", {std::size_t(outputs)}), outputs, inputs);
+    return packer(Packer::matrix_bytes(outputs, inputs)).matrix(weight, bias, outputs, inputs);
   }
 
   // (outputs, inputs, side, side) to a matrix whose inputs are ordered (row, column, channel).
-  Matrix convolution(const std::string& name, int outputs, int inputs, int side) {
-    const std::size_t taps = std::size_t(side) * side;
-    const float* weight = parameter(
-        name + ".weight", {std::size_t(outputs), std::size_t(inputs), std::size_t(side), std::size_t(side)});
+  Matrix convolution(const std::string& name, std::size_t outputs, std::size_t inputs, std::size_t side) {
+    const std::size_t taps = side * side;
+    const float* weight = parameter(name + ".weight", {outputs, inputs, side, side});
     std::vector<float> ordered(outputs * inputs * taps);
-    for (int n = 0; n < outputs; ++n)
-      for (int c = 0; c < inputs; ++c)
+    for (std::size_t n = 0; n < outputs; ++n)
+      for (std::size_t c = 0; c < inputs; ++c)
         for (std::size_t tap = 0; tap < taps; ++tap)
-          ordered[(n * taps + tap) * inputs + c] = weight[(std::size_t(n) * inputs + c) * taps + tap];
-    return packed(ordered.data(), parameter(name + ".bias", {std::size_t(outputs)}), outputs, int(inputs * taps));
+          ordered[(n * taps + tap) * inputs + c] = weight[(n * inputs + c) * taps + tap];
+    return packed(ordered.data(), parameter(name + ".bias", {outputs}), int(outputs), int(inputs * taps));
   }
 
-  Depthwise depthwise(const std::string& name, int channels) {
-    const float* weight = parameter(name + ".weight", {std::size_t(channels), 1, 5, 5});
-    float* ordered = keep(std::size_t(channels) * 25);
-    for (int c = 0; c < channels; ++c)
-      for (int tap = 0; tap < 25; ++tap) ordered[tap * channels + c] = weight[c * 25 + tap];
-    return Depthwise{ordered, vector(name + ".bias", channels)};
-  }
-
-  // Row `row` of each 2x2 square. PixelShuffle's outputs are ordered (channel, row, column).
-  Matrix upsampling_row(const std::string& name, int outputs, int inputs, int row) {
+  // One matrix for each row of a 2x2 square. PixelShuffle's outputs are ordered (channel, row, column).
+  void upsampling(const std::string& name, int outputs, int inputs, Matrix rows[2]) {
     const float* weight = parameter(name + ".weight", {std::size_t(4 * outputs), std::size_t(inputs)});
     const float* bias = parameter(name + ".bias", {std::size_t(4 * outputs)});
     std::vector<float> ordered(std::size_t(2) * outputs * inputs), ordered_bias(std::size_t(2) * outputs);
-    for (int column = 0; column < 2; ++column)
-      for (int c = 0; c < outputs; ++c) {
-        const int from = c * 4 + row * 2 + column, to = column * outputs + c;
-        std::copy_n(weight + std::size_t(from) * inputs, inputs, ordered.data() + std::size_t(to) * inputs);
-        ordered_bias[to] = bias[from];
-      }
-    return packed(ordered.data(), ordered_bias.data(), 2 * outputs, inputs);
+    for (int row = 0; row < 2; ++row) {
+      for (int column = 0; column < 2; ++column)
+        for (int c = 0; c < outputs; ++c) {
+          const int from = c * 4 + row * 2 + column, to = column * outputs + c;
+          std::copy_n(weight + std::size_t(from) * inputs, inputs, ordered.data() + std::size_t(to) * inputs);
+          ordered_bias[to] = bias[from];
+        }
+      rows[row] = packed(ordered.data(), ordered_bias.data(), 2 * outputs, inputs);
+    }
   }
 
-  // The bias MLP runs on the (2 window - 1)**2 different offsets, once.
-  const float* position_bias(const std::string& name, int heads, int window) {
+  // What each of the (2 window - 1)**2 offsets adds to the scores: the bias MLP runs on them once.
+  std::vector<float> position_table(const std::string& name, std::size_t heads, int window) {
     const float* w1 = parameter(name + ".0.weight", {kBiasHidden, 2});
     const float* b1 = parameter(name + ".0.bias", {kBiasHidden});
-    const float* w2 = parameter(name + ".2.weight", {std::size_t(heads), kBiasHidden});
-    const float* b2 = parameter(name + ".2.bias", {std::size_t(heads)});
+    const float* w2 = parameter(name + ".2.weight", {heads, kBiasHidden});
+    const float* b2 = parameter(name + ".2.bias", {heads});
     std::vector<float> table;
     const auto spaced = [](int offset) { return std::copysign(std::log1p(std::abs(float(offset))), float(offset)); };
     for (int row = 1 - window; row < window; ++row)
       for (int column = 1 - window; column < window; ++column)
-        for (int head = 0; head < heads; ++head) {
+        for (std::size_t head = 0; head < heads; ++head) {
           double total = b2[head];
           for (int h = 0; h < kBiasHidden; ++h)
             total += w2[head * kBiasHidden + h] *
                      std::max(0.0f, w1[2 * h] * spaced(row) + w1[2 * h + 1] * spaced(column) + b1[h]);
           table.push_back(float(total));
         }
-    float* bias = keep(std::size_t(heads) * window * window * padded_tokens(window));
-    expand_position_bias(table.data(), heads, window, bias);
-    return bias;
+    return table;
   }
 
   Block block(const std::string& name, int stage, int index) {
-    const int C = config.widths[stage], depth = config.depths[stage], heads = config.heads[stage];
+    const std::size_t C = config.widths[stage], hidden = C * config.mlp_ratios[stage];
+    const auto weight = [&](const char* layer, const Shape& shape) { return parameter(name + layer, shape); };
+    const auto mlp = [&]() -> MlpTensors<const float> {
+      return {weight("mlp.0.weight", {hidden, C}), weight("mlp.0.bias", {hidden}), weight("mlp.2.weight", {C, hidden}),
+              weight("mlp.2.bias", {C})};
+    };
     Block b{};
-    b.attends = index >= depth - config.attention_shares[stage] * depth;
-    const int hidden = C * config.mlp_ratios[stage];
-    const Mlp mlp{linear(name + "mlp.0", hidden, C), linear(name + "mlp.2", C, hidden)};
-    const Matrix proj = linear(name + "proj", C, C);
+    b.attends = index >= config.depths[stage] - config.attention_shares[stage] * config.depths[stage];
     if (!b.attends) {
-      b.conv = ConvBlock{C, linear(name + "v", C, C), depthwise(name + "conv", C), proj, mlp};
+      const ConvBlockTensors<const float> w{
+          weight("v.weight", {C, C}),    weight("v.bias", {C}),    weight("conv.weight", {C, 1, 5, 5}),
+          weight("conv.bias", {C}),      weight("proj.weight", {C, C}), weight("proj.bias", {C}),
+          mlp()};
+      b.conv = packer(Packer::conv_block_bytes(int(C), int(hidden))).conv_block(int(C), int(hidden), w);
       return b;
     }
-    AttentionBlock& a = b.attention;
-    a.channels = C;
-    a.heads = heads;
-    a.window = config.window;
-    a.shift = index % 2 ? config.window / 2 : 0;
-    const std::size_t c = C;
-    const float* weight = parameter(name + "qkv.weight", {3 * c, c});
-    const float* bias = parameter(name + "qkv.bias", {3 * c});
-    std::vector<float> qk(weight, weight + 2 * c * c), qk_bias(bias, bias + 2 * c);
-    const double scale = kLog2E / std::sqrt(double(C / heads));
-    for (std::size_t i = 0; i < c * c; ++i) qk[i] = float(qk[i] * scale);
-    for (std::size_t i = 0; i < c; ++i) qk_bias[i] = float(qk_bias[i] * scale);
-    a.qk = packed(qk.data(), qk_bias.data(), 2 * C, C);
-    a.v = packed(weight + 2 * c * c, bias + 2 * c, C, C);
-    a.bias = position_bias(name + "position.mlp", heads, config.window);
-    a.convolves = config.attention_conv;
-    if (a.convolves) a.conv = depthwise(name + "conv", C);
-    a.proj = proj;
-    a.mlp = mlp;
-    a.norm_weight = vector(name + "norm.weight", C);
-    a.norm_bias = vector(name + "norm.bias", C);
-    a.meta1_weight = copied(parameter(name + "norm.meta1.weight", {c, 1}), c);
-    a.meta1_bias = vector(name + "norm.meta1.bias", C);
-    a.meta2_weight = copied(parameter(name + "norm.meta2.weight", {c, 1}), c);
-    a.meta2_bias = vector(name + "norm.meta2.bias", C);
+    const AttentionShape shape{{0, 0, 0, int(C)}, int(hidden), config.heads[stage], config.window,
+                               index % 2 ? config.window / 2 : 0};
+    const std::vector<float> table = position_table(name + "position.mlp", shape.heads, shape.window);
+    const AttentionBlockTensors<const float> w{
+        weight("norm.weight", {C}),
+        weight("norm.bias", {C}),
+        weight("norm.meta1.weight", {C, 1}),
+        weight("norm.meta1.bias", {C}),
+        weight("norm.meta2.weight", {C, 1}),
+        weight("norm.meta2.bias", {C}),
+        weight("qkv.weight", {3 * C, C}),
+        weight("qkv.bias", {3 * C}),
+        config.attention_conv ? weight("conv.weight", {C, 1, 5, 5}) : nullptr,
+        config.attention_conv ? weight("conv.bias", {C}) : nullptr,
+        table.data(),
+        weight("proj.weight", {C, C}),
+        weight("proj.bias", {C}),
+        mlp()};
+    b.attention = packer(Packer::attention_block_bytes(shape)).attention_block(shape, w);
     return b;
   }
 
@@ -199,13 +194,13 @@ struct Network::Impl {
     const std::string number = std::to_string(index), name = "fuse." + number + ".mlp.";
     const int hidden = std::max(channels / 8, 4);
     Fusion f;
-    f.skip = linear("skip." + number, channels, channels);
-    f.skip_weight = copied(parameter("skip." + number + ".weight", {std::size_t(channels), std::size_t(channels)}),
-                           channels * channels);
+    const std::size_t c = channels;
+    const float* skip = parameter("skip." + number + ".weight", {c, c});
+    f.skip = packed(skip, parameter("skip." + number + ".bias", {c}), channels, channels);
+    f.skip_weight = copied(skip, c * c);
     f.hidden = hidden;
-    f.first = copied(parameter(name + "0.weight", {std::size_t(hidden), std::size_t(channels)}), hidden * channels);
-    f.second = copied(parameter(name + "2.weight", {std::size_t(2 * channels), std::size_t(hidden)}),
-                      2 * hidden * channels);
+    f.first = copied(parameter(name + "0.weight", {std::size_t(hidden), c}), hidden * c);
+    f.second = copied(parameter(name + "2.weight", {2 * c, std::size_t(hidden)}), 2 * hidden * c);
     return f;
   }
 
@@ -230,7 +225,7 @@ struct Network::Impl {
   float* run_stage(int stage, int height, int width, float* x, float* spare, Arena& arena, int threads) const {
     Moments moments{0, 0, 0};
     const std::vector<Block>& all = stages[stage];
-    if (all[0].attends) moments = blocks->moments(x, std::size_t(height) * width * config.widths[stage]);
+    if (all[0].attends) moments = blocks->moments(x, std::size_t(height) * width * config.widths[stage], threads);
     for (std::size_t i = 0; i < all.size(); ++i) {
       Moments next;
       Moments* wanted = i + 1 < all.size() && all[i + 1].attends ? &next : nullptr;
@@ -288,7 +283,7 @@ struct Network::Impl {
       if (result != x) std::swap(x, spare);
     };
 
-    links->conv3x3(embed, height, width, channels, projected, H, W, C[0], full, arena, threads);
+    links->conv3x3(embed, height, width, config.channels, projected, H, W, C[0], full, arena, threads);
     stage(0, 1, full, full_spare);
     links->downsample(down[0], H, W, C[0], full, half, threads);
     stage(1, 2, half, half_spare);
@@ -300,37 +295,37 @@ struct Network::Impl {
     links->upsample(up[1], H / 2, W / 2, C[3], half_spare, full_spare, threads);
     run_fusion(fusions[1], tokens, full, full_spare, arena, threads);
     stage(4, 1, full_spare, full);
-    links->conv3x3(head, H, W, C[4], full_spare, height, width, 4, head_out, arena, threads);
+    links->conv3x3(head, H, W, C[4], full_spare, height, width, config.head_channels, head_out, arena, threads);
   }
 };
 
-Network::Network(const NetworkConfig& config, const Parameters& parameters) : impl_(new Impl) {
+Network::Network(const NetworkConfig& config, const Parameters& parameters)
+    : Network(with_ends(config, parameters), checked(parameters)) {}
+
+Network::Network(const NetworkConfig& config, const ParameterSource& parameter) : impl_(new Impl) {
   Impl& impl = *impl_;
   impl.config = config;
   impl.blocks = &SMF_SELECT(block_kernels);
   impl.links = &SMF_SELECT(link_kernels);
-  impl.parameters = &parameters;
+  impl.source = &parameter;
   for (int width : config.widths)
     if (width < 8 || width % 8)
       throw std::invalid_argument("the native engine needs widths that are multiples of 8, got " +
                                   std::to_string(width) + "; use the torch or onnx runtime");
   const int* C = config.widths;
-  // How many channels the picture is embedded in is the embedding's affair; its first convolution tells.
-  const auto first = parameters.find("embed.weight");
-  impl.channels = first != parameters.end() && first->second.shape.size() == 4 ? int(first->second.shape[1]) : 3;
-  impl.embed = impl.convolution("embed", C[0], impl.channels, 3);
-  impl.head = impl.convolution("head", 4, C[4], 3);
+  impl.embed = impl.convolution("embed", C[0], config.channels, 3);
+  impl.head = impl.convolution("head", config.head_channels, C[4], 3);
   for (int i : {0, 1}) {
     const std::string number = std::to_string(i);
     impl.down[i] = impl.convolution("down." + number, C[i + 1], C[i], 2);
-    for (int row : {0, 1}) impl.up[i][row] = impl.upsampling_row("up." + number, C[i + 3], C[i + 2], row);
+    impl.upsampling("up." + number, C[i + 3], C[i + 2], impl.up[i]);
     impl.fusions[i] = impl.fusion(i, C[i + 3]);
   }
   for (int stage = 0; stage < kStages; ++stage)
     for (int index = 0; index < config.depths[stage]; ++index)
       impl.stages[stage].push_back(
           impl.block("stages." + std::to_string(stage) + "." + std::to_string(index) + ".", stage, index));
-  impl.parameters = nullptr;
+  impl.source = nullptr;
 }
 
 Network::~Network() = default;
@@ -343,7 +338,8 @@ std::size_t Network::scratch_bytes(int height, int width, int threads) const {
          impl_->kernel_scratch(H, W, threads);
 }
 
-int Network::channels() const { return impl_->channels; }
+int Network::channels() const { return impl_->config.channels; }
+int Network::head_channels() const { return impl_->config.head_channels; }
 
 void Network::forward(int batch, int height, int width, const float* projected, float* head, int threads) const {
   if (batch < 1 || height < 1 || width < 1) return;
@@ -352,7 +348,8 @@ void Network::forward(int batch, int height, int width, const float* projected, 
   const std::size_t pixels = std::size_t(height) * width;
   for (int i = 0; i < batch; ++i) {
     lease.arena().rewind(0);
-    impl_->run(height, width, projected + i * pixels * impl_->channels, head + i * pixels * 4, lease.arena(), threads);
+    impl_->run(height, width, projected + i * pixels * channels(), head + i * pixels * head_channels(), lease.arena(),
+               threads);
   }
 }
 

@@ -1,4 +1,4 @@
-#include "isa.h"
+#include "core/isa.h"
 
 #include <cstdlib>
 #include <stdexcept>

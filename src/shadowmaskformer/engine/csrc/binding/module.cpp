@@ -1,4 +1,4 @@
-// The Python module `shadowmaskformer.engine._native`: the only file, with binding_training.cpp, that knows Python.
+// The Python module `shadowmaskformer.engine._native`: arrays in, arrays out.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/string.h>
@@ -6,14 +6,14 @@
 #include <stdexcept>
 #include <string>
 
-#include "isa.h"
-#include "network.h"
-#include "threads.h"
+#include "core/isa.h"
+#include "core/network.h"
+#include "core/threads.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
 
-// Defined in binding_training.cpp: the forward and backward operators that training uses.
+// Defined in training.cpp: the forward and backward operators that training uses.
 void bind_training(nb::module_& module);
 
 namespace {
@@ -64,7 +64,7 @@ OutputArray forward(const smf::Network& network, const InputArray& projected, in
     throw std::invalid_argument("projected must be (H, W, " + channels + ") or (B, H, W, " + channels + "), got " +
                                 std::to_string(dims) + " dimensions" +
                                 (dims ? ", the last of size " + std::to_string(projected.shape(dims - 1)) : ""));
-  std::size_t shape[4] = {1, 1, 1, 4}, count = 4;
+  std::size_t count = network.head_channels(), shape[4] = {1, 1, 1, count};
   for (std::size_t i = 0; i + 1 < dims; ++i) {
     if (projected.shape(i) < 1 || projected.shape(i) > 1 << 20)
       throw std::invalid_argument("projected has a side of " + std::to_string(projected.shape(i)) +
@@ -89,7 +89,7 @@ NB_MODULE(_native, module) {
   module.def("set_num_threads", &smf::set_num_threads, "count"_a, "Set the threads that later calls may use.");
   nb::class_<smf::Network>(module, "Network", "The network with its weights packed.")
       .def("__init__", &make_network, "config"_a, "weights"_a)
-      .def("forward", &forward, "projected"_a, "threads"_a = 0, "K and B, (.., H, W, 4), of an embedded picture.")
+      .def("forward", &forward, "projected"_a, "threads"_a = 0, "The head's channels, (.., H, W, heads), for an embedded picture.")
       .def(
           "scratch_bytes",
           [](const smf::Network& network, int height, int width, int threads) {

@@ -1,17 +1,7 @@
-// Vectors of floats, and the one register tile that all matrix products of the engine use.
+// Vectors of floats.
 //
 // Vec<L> is L floats: a compiler vector type, which GCC and Clang lower to SSE, AVX2, AVX-512 or NEON. Everything here
 // lives in smf::SMF_ISA, because each kernel file is compiled once per instruction set (see isa.h).
-//
-// All products are written as
-//
-//     out[row][col] = start[row][col] + sum_k a[row][k] * b[k][col]
-//
-// with columns on the lanes. A tile keeps kRows x 3 vectors of sums in registers, loads 3 vectors of `b` and broadcasts
-// one float of `a` per row and step: with 4 rows that is 12 multiply-adds for 7 loads in exactly the 16 registers of
-// AVX2, so the multiply-adds are the limit. Columns come in panels of 24 (3 vectors of 8; with AVX-512 also 48), which
-// is why the network's widths, multiples of 24, leave nothing over. Other multiples of 8 work with narrower last
-// panels.
 #pragma once
 
 #include <cstdint>
@@ -68,6 +58,16 @@ SMF_INLINE float sum(Vec<L> v) {
   return total;
 }
 
+// std::min and std::max are inline functions outside this namespace (see isa.h), hence these.
+template <class T>
+SMF_INLINE T smaller(T a, T b) {
+  return b < a ? b : a;
+}
+template <class T>
+SMF_INLINE T larger(T a, T b) {
+  return a < b ? b : a;
+}
+
 // 2^x to 2e-7 relative for x in [-126, 127]; smaller x give 2^-126, never a denormal or NaN. For softmax, where x <= 0
 // and a factor log2(e) is folded into what x is made of: that saves the reduction by multiples of ln 2.
 template <int L>
@@ -85,60 +85,6 @@ SMF_INLINE Vec<L> exp2(Vec<L> x) {
   p = p * r + 6.9314694e-01f;
   p = p * r + 1.0000001e+00f;
   return (Vec<L>)((I)p + ((I)shifted << 23));  // times 2^n: add n to the exponent bits
-}
-
-// How a product starts and ends. `start` + row * start_row + col is added (a bias has start_row 0).
-enum class Finish { plain, relu };
-
-// One tile: R rows x V vectors of L columns. `a` has row stride a_row and step stride a_k. `highest`, if not null, are
-// V vectors that are raised to the largest of each column.
-template <int L, int V, int R, Finish finish>
-SMF_INLINE void tile(int steps, const float* a, long a_row, long a_k, const float* b, long b_k, const float* start,
-                     long start_row, const float* more, long more_row, float* out, long out_row,
-                     Vec<L>* highest = nullptr) {
-  Vec<L> sums[R][V];
-  for (int r = 0; r < R; ++r)
-    for (int v = 0; v < V; ++v) sums[r][v] = load<L>(start + r * start_row + v * L);
-  if (more)
-    for (int r = 0; r < R; ++r)
-      for (int v = 0; v < V; ++v) sums[r][v] += load<L>(more + r * more_row + v * L);
-  for (int k = 0; k < steps; ++k) {
-    Vec<L> column[V];
-    for (int v = 0; v < V; ++v) column[v] = load<L>(b + v * L);
-    for (int r = 0; r < R; ++r) {
-      const Vec<L> x = splat<L>(a[r * a_row]);
-      for (int v = 0; v < V; ++v) sums[r][v] += x * column[v];
-    }
-    a += a_k;
-    b += b_k;
-  }
-  for (int r = 0; r < R; ++r)
-    for (int v = 0; v < V; ++v) {
-      Vec<L> y = sums[r][v];
-      if (finish == Finish::relu) y = max<L>(y, Vec<L>{});
-      if (highest) highest[v] = max<L>(highest[v], y);
-      store<L>(out + r * out_row + v * L, y);
-    }
-}
-
-// All rows of one panel of V vectors. Rows are independent, so the last rows run in smaller tiles.
-template <int L, int V, Finish finish>
-SMF_INLINE void panel(int rows, int steps, const float* a, long a_row, long a_k, const float* b, long b_k,
-                      const float* start, long start_row, const float* more, long more_row, float* out, long out_row,
-                      Vec<L>* highest = nullptr) {
-  constexpr int R = V == 3 ? kRows : 2 * kRows;
-  int row = 0;
-  for (; row + R <= rows; row += R)
-    tile<L, V, R, finish>(steps, a + row * a_row, a_row, a_k, b, b_k, start + row * start_row, start_row,
-                          more ? more + row * more_row : more, more_row, out + row * out_row, out_row, highest);
-  if (row + R / 2 <= rows) {
-    tile<L, V, R / 2, finish>(steps, a + row * a_row, a_row, a_k, b, b_k, start + row * start_row, start_row,
-                              more ? more + row * more_row : more, more_row, out + row * out_row, out_row, highest);
-    row += R / 2;
-  }
-  for (; row < rows; ++row)
-    tile<L, V, 1, finish>(steps, a + row * a_row, a_row, a_k, b, b_k, start + row * start_row, start_row,
-                          more ? more + row * more_row : more, more_row, out + row * out_row, out_row, highest);
 }
 
 // 8 x 8 floats: out[c][r] = in[r][c].
@@ -159,6 +105,12 @@ SMF_INLINE void transpose8(const float* in, long in_row, float* out, long out_ro
     store<8>(out + i * out_row, __builtin_shufflevector(a[i], a[i + 4], 0, 1, 2, 3, 8, 9, 10, 11));
     store<8>(out + (i + 4) * out_row, __builtin_shufflevector(a[i], a[i + 4], 4, 5, 6, 7, 12, 13, 14, 15));
   }
+}
+
+// out (columns, rows) = in (rows, columns) transposed. Both are rounded up to multiples of 8.
+SMF_INLINE void transpose(int rows, int columns, const float* in, long in_row, float* out, long out_row) {
+  for (int r = 0; r < rows; r += 8)
+    for (int c = 0; c < columns; c += 8) transpose8(in + r * in_row + c, in_row, out + c * out_row + r, out_row);
 }
 
 }  // namespace SMF_ISA

@@ -9,7 +9,7 @@
 #include <stdexcept>
 #include <vector>
 
-#include "training.h"
+#include "core/training.h"
 
 namespace nb = nanobind;
 
@@ -73,7 +73,7 @@ void bind_training(nb::module_& module) {
       [](const Shape& shape, int hidden, Address x, const Addresses& weights, Address y) {
         const auto block = read_conv_block<const float>(weights);
         nb::gil_scoped_release unlocked;
-        SMF_SELECT(conv_block_training_forward)(token_shape(shape), hidden, in(x), block, out(y));
+        smf::conv_block_forward(token_shape(shape), hidden, in(x), block, out(y));
       },
       nb::arg("shape"), nb::arg("hidden"), nb::arg("x"), nb::arg("weights"), nb::arg("y"));
   module.def(
@@ -83,7 +83,7 @@ void bind_training(nb::module_& module) {
         const auto block = read_conv_block<const float>(weights);
         const auto sums = read_conv_block<float>(gradients);
         nb::gil_scoped_release unlocked;
-        SMF_SELECT(conv_block_backward)(token_shape(shape), hidden, in(x), in(dy), block, out(dx), sums);
+        smf::conv_block_backward(token_shape(shape), hidden, in(x), in(dy), block, out(dx), sums);
       },
       nb::arg("shape"), nb::arg("hidden"), nb::arg("x"), nb::arg("dy"), nb::arg("weights"), nb::arg("dx"),
       nb::arg("gradients"));
@@ -93,7 +93,7 @@ void bind_training(nb::module_& module) {
          Address y) {
         const auto block = read_attention_block<const float>(weights);
         nb::gil_scoped_release unlocked;
-        SMF_SELECT(attention_block_training_forward)({token_shape(shape), hidden, heads, window, shift}, in(x), block,
+        smf::attention_block_forward({token_shape(shape), hidden, heads, window, shift}, in(x), block,
                                                      out(y));
       },
       nb::arg("shape"), nb::arg("hidden"), nb::arg("heads"), nb::arg("window"), nb::arg("shift"), nb::arg("x"),
@@ -105,7 +105,7 @@ void bind_training(nb::module_& module) {
         const auto block = read_attention_block<const float>(weights);
         const auto sums = read_attention_block<float>(gradients);
         nb::gil_scoped_release unlocked;
-        SMF_SELECT(attention_block_backward)({token_shape(shape), hidden, heads, window, shift}, in(x), in(dy), block,
+        smf::attention_block_backward({token_shape(shape), hidden, heads, window, shift}, in(x), in(dy), block,
                                              out(dx), sums);
       },
       nb::arg("shape"), nb::arg("hidden"), nb::arg("heads"), nb::arg("window"), nb::arg("shift"), nb::arg("x"),

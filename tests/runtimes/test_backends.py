@@ -114,6 +114,12 @@ def test_an_exported_file_on_a_runtime_for_weights_names_the_right_one(tmp_path:
         load_session("torch", tmp_path / "model.onnx")
 
 
+def test_an_exported_file_that_no_runtime_runs_is_named(tmp_path: Path):
+    (tmp_path / "model.pt2").write_bytes(b"made")
+    with pytest.raises(WeightsError, match=r"model\.pt2 is an exported file.*; give the weights that it was exported"):
+        load_session(None, tmp_path / "model.pt2")
+
+
 def test_the_first_available_backend_is_chosen_and_its_absence_explained(monkeypatch: pytest.MonkeyPatch):
     rows = {
         "a": Backend("a", load=lambda *_, **__: Brighten(), problem=lambda: "it rains"),

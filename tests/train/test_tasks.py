@@ -24,7 +24,7 @@ from shadowmaskformer.network.kinds import KINDS, Kind  # noqa: E402
 from shadowmaskformer.network.model import UNetwork  # noqa: E402
 from shadowmaskformer.network.reconstruction import scaled  # noqa: E402
 from shadowmaskformer.train.batches import Batch  # noqa: E402
-from shadowmaskformer.train.config import TrainConfig  # noqa: E402
+from shadowmaskformer.train.config import TrainConfig, without_effect  # noqa: E402
 from shadowmaskformer.train.journal import ScoreCurve, read_log  # noqa: E402
 from shadowmaskformer.train.tasks import TASKS, task_of  # noqa: E402
 from train.pairs import QUICK, write_pairs  # noqa: E402
@@ -99,6 +99,7 @@ def test_a_second_task_is_a_class_and_a_row(tmp_path: Path, monkeypatch: pytest.
         task_of(recipe)
     monkeypatch.setitem(TASKS, "finder", Finding)
 
+    assert without_effect(recipe, ["w1", "seed"], None) == ["w1 has no effect: networks of the kind 'finder' have none"]
     data = write_pairs(tmp_path / "pairs")
     result = train.run(recipe, data, tmp_path / "run")
     assert result.finished

@@ -212,8 +212,8 @@ def load_session(
     check_threads(threads)
     check_device(device)
     ending = Path(weights).suffix
-    exported = next((row for row in BACKENDS.values() if row.runs_exports and _suffix(row) == ending), None)
-    row = backend(name) if name else exported or choose(device)
+    exported = next((row for row in BACKENDS.values() if ending and _suffix(row) == ending), None)
+    row = backend(name) if name else exported if exported and exported.runs_exports else choose(device)
     if reason := row.why_not():
         raise MissingExtraError(f"the runtime {row.name!r} is not available ({reason})")
     if device is not None and _kind(device) not in row.devices:
@@ -225,9 +225,10 @@ def load_session(
     if row.runs_exports:
         _check_export(row, weights)
     elif exported:
+        other = f'use {{runtime="{exported.name}"}} or ' if exported.runs_exports else ""
         raise WeightsError(
             f"{weights} is an exported file, which the runtime {row.name!r} does not run",
-            f'use {{runtime="{exported.name}"}}, or give the weights that it was exported from',
+            f"{other}give the weights that it was exported from",
         )
     session = row.load(weights, device=device, threads=threads)
     if isinstance(session, Reloading):

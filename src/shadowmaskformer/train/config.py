@@ -149,12 +149,15 @@ class TrainConfig:
 def without_effect(config: TrainConfig, keys: Collection[str], hours: float | None) -> list[str]:
     """Return one line for each of the `keys`, set by hand, that this run does not look at."""
     lines: list[str] = []
+    network = config.model_config()
     for key in keys:
-        if key in ("steps", "epochs") and hours is not None:
+        if key in ("embedding", "w1", "w2") and not hasattr(network, key):
+            lines.append(f"{key} has no effect: networks of the kind {network.kind!r} have none")
+        elif key in ("steps", "epochs") and hours is not None:
             lines.append(f"{key} has no effect: hours sets the length")
         elif key == "epochs" and config.steps:
             lines.append("epochs has no effect: steps sets the length")
-        elif key in ("w1", "w2") and "start" in input_channels(config.model_config()):
+        elif key in ("w1", "w2") and "start" in input_channels(network):
             lines.append(f"{key} has no effect: {config.embedding} measures the light in the photo")
     return lines
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,8 @@ ROOMS = (
     "errors", "files", "machine", "arrays", "photo", "masks", "light", "metrics", "engine", "network", "runtimes",
     "removal", "data", "evaluate", "report", "train", "reproduce", "benchmark", "cli",
 )  # fmt: skip
+FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
+GIT = {"--error-unmatch", "--porcelain"}  # of git, in train/journal.py
 NEEDS_TORCH = {"engine", "network", "runtimes", "train", "reproduce", "benchmark", "cli"}
 
 
@@ -72,3 +75,13 @@ def test_contributing_shows_the_rooms_in_order():
     lines = CONTRIBUTING.read_text("utf-8").splitlines()
     shown = [line.split("`")[1].rstrip("/").removesuffix(".py") for line in lines if line.startswith("| `")]
     assert tuple(shown) == ROOMS
+
+
+@pytest.mark.parametrize(
+    "path", [p for p in modules() if room_of(p) not in ("cli", "errors")], ids=lambda p: str(p.relative_to(PACKAGE))
+)
+def test_only_the_command_names_its_flags(path: Path):
+    """Messages of the library name options as `{name}`; see errors.py."""
+    texts = [n.value for n in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(n, ast.Constant)]
+    flags = [found for text in texts if isinstance(text, str) for found in FLAG.findall(text)]
+    assert not set(flags) - GIT, f"{path.name} says {flags}"

@@ -2,7 +2,7 @@
 
 By default glibc returns every block over 32 MB (at most) to the kernel when it is freed and faults it in
 again, page by page, at the next step. A network frees and takes the same large blocks all the time, so on
-Linux `train`, `reproduce` and `remove --runtime torch` call `tune_allocator()` first. Importing the package never does.
+Linux `train`, `reproduce` and `remove` on PyTorch call `tune_allocator()` first. Importing the package never does.
 """
 
 from __future__ import annotations

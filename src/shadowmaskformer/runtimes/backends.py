@@ -251,12 +251,10 @@ def _check_export(row: Backend, weights: str | Path) -> None:
     if Path(weights).suffix != suffix:
         raise WeightsError(
             f"the runtime {row.name!r} runs {suffix} files, got {str(weights)!r}",
-            f"make one: shadowmaskformer export --to {row.name} --weights {weights} -o model{suffix}",
+            f"export {weights} to {row.name} first",
         )
     if not Path(weights).is_file():
-        raise WeightsError(
-            f"there is no file {weights}", f"make it: shadowmaskformer export --to {row.name} -o {weights}"
-        )
+        raise WeightsError(f"there is no file {weights}", f"export the weights to {row.name} first")
 
 
 def _lasting(weights: str | Path) -> str | Path:

@@ -182,7 +182,7 @@ def load_recipe(recipe: str, overrides: Iterable[str] = ()) -> TrainConfig:
 
 
 def override(values: Mapping[str, Any], overrides: Iterable[str]) -> dict[str, Any]:
-    """Return `values` changed by `key=value` texts, as the command's `--set` takes them."""
+    """Return `values` changed by `key=value` texts."""
     changed = {key: dict(v) if isinstance(v, Mapping) else v for key, v in values.items()}
     for text in overrides:
         key, equals, value = text.partition("=")

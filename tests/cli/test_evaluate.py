@@ -137,7 +137,7 @@ def test_a_finished_evaluation_restores_and_decodes_no_picture_again(pairs, tmp_
     def explode(*args: object, **options: object) -> None:
         raise AssertionError("done again")
 
-    monkeypatch.setattr(methods.photo_files, "read_photo", explode)
+    monkeypatch.setattr(methods, "read_photo", explode)
     monkeypatch.setattr(ShadowRemover, "__init__", explode)
     monkeypatch.setattr(scenes, "CleanPictures", explode)
     before = (tmp_path / "out" / "figures" / "pictures-worst.jpg").read_bytes()

@@ -159,9 +159,9 @@ def test_an_ending_of_another_format_is_refused(tiny_weights: Path, tmp_path: Pa
 
 
 @pytest.mark.parametrize("name", ["onnx", "openvino"])
-def test_weights_that_are_no_export_are_refused_with_the_command_to_make_one(tiny_weights: Path, name: str) -> None:
+def test_weights_that_are_no_export_are_refused_with_the_way_to_make_one(tiny_weights: Path, name: str) -> None:
     pytest.importorskip(NEEDS[name])
-    with pytest.raises(WeightsError, match=f"export --to {name}"):
+    with pytest.raises(WeightsError, match=f"to {name} first"):
         load_session(name, tiny_weights)
 
 

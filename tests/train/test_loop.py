@@ -28,6 +28,7 @@ from shadowmaskformer.train import learner, loop, startup, tasks, validation  # 
 from shadowmaskformer.train.batches import Batch  # noqa: E402
 from shadowmaskformer.train.journal import read_log  # noqa: E402
 from shadowmaskformer.train.processes import Processes  # noqa: E402
+from shadowmaskformer.train.tasks import task_of  # noqa: E402
 from train.pairs import QUICK, write_pairs  # noqa: E402
 from train.signs import signal_when  # noqa: E402
 
@@ -118,7 +119,7 @@ def test_validation_is_in_the_light_that_the_recipe_asks_for(data: Path, tmp_pat
     for truth in ("as-taken", "own-light"):
         config = dataclasses.replace(QUICK, truth=truth)
         split, processes = startup.split_data(config, folder), Processes(0, 1, torch.device("cpu"))
-        _, checked = startup.open_samples(config, split, tmp_path / "cache", processes, quiet=True)
+        _, checked = startup.open_samples(config, split, task_of(config), tmp_path / "cache", processes, quiet=True)
         assert checked is not None
         (sample, *_) = checked.groups["unseen"]
         shifts.append(float(np.abs(sample.truth - sample.photo)[sample.mask == 0].mean()))

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import logging
 import math
 import sys
 from collections.abc import Iterable
@@ -32,7 +31,7 @@ from shadowmaskformer.evaluate.protocols import ResultKind, as_float, as_uint8
 from shadowmaskformer.light.relight import RULE
 from shadowmaskformer.network import weights as weight_files
 from shadowmaskformer.network.kinds import input_channels
-from shadowmaskformer.photo import endings, read_photo
+from shadowmaskformer.photo import Photo, endings, read_photo
 
 if TYPE_CHECKING:
     from shadowmaskformer.removal.remover import ShadowRemover
@@ -269,7 +268,7 @@ class RemoverMethod:
         networks are trained and tested on.
         """
         if kind.as_used:
-            return as_uint8(self._used.remove(picture.photo, picture.mask))
+            return as_uint8(self._used.remove_from_photo(Photo(picture.photo), picture.mask).after.pixels)
         photo, mask = as_float(picture.photo), picture.mask
         if kind.side is not None:
             photo = np.clip(metrics.imresize(photo, kind.side, kind.side), 0, 1)
@@ -280,8 +279,6 @@ class RemoverMethod:
 
     @cached_property
     def _used(self) -> ShadowRemover:
-        # Advice about single masks is for users; here it would run through the progress bar.
-        logging.getLogger("shadowmaskformer.removal").setLevel(logging.ERROR)
         return self._remover(None)
 
     @cached_property

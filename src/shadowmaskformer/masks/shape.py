@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from shadowmaskformer.arrays import box_mean
 from shadowmaskformer.errors import ConfigError
 
 Mask = NDArray[np.float32]
@@ -220,36 +221,6 @@ def _highest_of_shifts(values: NDArray[Any], shifts: tuple[tuple[int, int], ...]
 
 def _blur(values: NDArray[Any], radius: int) -> Mask:
     """Return the mean over a square window whose weights fall off towards its edge and reach `radius` pixels."""
-    blurred = values.astype(np.float32)
     # Two boxes make a smooth ramp, and together reach exactly `radius`.
-    for box in (radius - radius // 2, radius // 2):
-        if box:
-            _box_down(blurred, box)
-            _box_across(blurred, box)
+    blurred = box_mean(box_mean(values.astype(np.float32), radius - radius // 2), radius // 2)
     return _rounded_off(blurred)
-
-
-def _box_down(values: Mask, radius: int) -> None:
-    """Replace each row i by the mean of rows i - radius to i + radius; the first and last row repeat outside.
-
-    A running sum, row by row, because numpy's cumulative sum down the columns would miss the cache at each step.
-    """
-    padded = np.pad(values, ((radius + 1, radius), (0, 0)), mode="edge")
-    size = 2 * radius + 1
-    # float64, because thousands of additions and subtractions must cancel out.
-    total = padded[:size].sum(axis=0, dtype=np.float64)
-    for row in range(values.shape[0]):
-        total += padded[row + size]
-        total -= padded[row]
-        np.divide(total, size, out=values[row], casting="same_kind")
-
-
-def _box_across(values: Mask, radius: int) -> None:
-    """Replace each column j by the mean of columns j - radius to j + radius; the first and last repeat outside."""
-    size = 2 * radius + 1
-    # In strips, so that the sums stay in the cache.
-    for first in range(0, values.shape[0], 64):
-        strip = values[first : first + 64]
-        padded = np.pad(strip, ((0, 0), (radius + 1, radius)), mode="edge")
-        total = np.cumsum(padded, axis=1, dtype=np.float64)
-        np.divide(total[:, size:] - total[:, :-size], size, out=strip, casting="same_kind")

@@ -72,7 +72,7 @@ class Pool {
       std::lock_guard<std::mutex> lock(mutex_);
       jobs_.erase(std::find(jobs_.begin(), jobs_.end(), &job));
     }
-    // Nobody can join any more; those inside finish their last task.
+    // No worker can join any more; those inside finish their last task.
     for (int spin = 0; spin < kSpins && job.inside.load(); ++spin) pause_processor();
     if (job.inside.load()) {
       std::unique_lock<std::mutex> lock(mutex_);

@@ -114,11 +114,9 @@ struct Scratch {
   float* q_t;      // (C, padded): queries on the lanes; later the attention's result likewise
   float* scores;   // (w**2, panel)
   float* hidden;   // compact (tokens, slice of the MLP)
-  float* x;        // compact (tokens, C)
   float* out;      // compact (tokens, C)
   float* grid;     // (w + 4, w + 4, C): v with its margin, for the convolution branch
   float* margin;   // the normalised tokens of new columns of grid, and after them their v
-
   std::size_t used;
 
   Scratch(const AttentionBlock& block, float* memory) {
@@ -131,7 +129,6 @@ struct Scratch {
     q_t = slices.take(padded * C);
     scores = slices.take(padded * kWidestPanel);
     hidden = slices.take(mlp_scratch(block.mlp, int(padded)));
-    x = slices.take(padded * C);
     out = slices.take(padded * C);
     grid = slices.take(block.convolves ? side * side * C : 0);
     margin = slices.take(block.convolves ? 2 * side * side * C : 0);
@@ -209,9 +206,10 @@ void attention_block(const AttentionBlock& block, int height, int width, const f
     const bool whole = tokens == w * w;
     // The window's tokens within all w x w of it.
     const Window place{window.row, window.row + window.rows(), window.column, window.column + columns, 0, 0};
+    const long line = long(columns) * C;
+    const auto picture_row = [&](int row) { return x + (window.top + row) * map_row + long(window.left) * C; };
 
-    gather(window, C, x, map_row, s.x);
-    normalise(norm, long(tokens) * C, s.x, s.normed);
+    for (int row = 0; row < window.rows(); ++row) normalise(norm, line, picture_row(row), s.normed + row * line);
     linear(tokens, s.normed, C, block.qk, s.qk, 2 * C);
     if (block.convolves) {
       project_v_with_margin(block, norm, height, width, x, window, follows, s);
@@ -246,14 +244,15 @@ void attention_block(const AttentionBlock& block, int height, int width, const f
         const float* rows[5];
         for (int dy = 0; dy < 5; ++dy) rows[dy] = s.grid + (long(window.row + row + dy) * side + window.column) * C;
         depthwise_row(rows, columns, C, block.conv, s.out);
-        float* to = mixed + long(row) * columns * C;
-        for (int i = 0; i < columns * C; i += 8) store<8>(to + i, load<8>(to + i) + load<8>(s.out + i));
+        float* to = mixed + row * line;
+        for (long i = 0; i < line; i += 8) store<8>(to + i, load<8>(to + i) + load<8>(s.out + i));
       }
     }
 
     float* y = s.normed;
     linear(tokens, mixed, C, block.proj, y, C);
-    add_rescaled(norm, tokens, C, s.x, y, y);
+    for (int row = 0; row < window.rows(); ++row)
+      add_rescaled(norm, columns, C, picture_row(row), y + row * line, y + row * line);
     mlp_residual(block.mlp, tokens, y, s.hidden, s.out);
     scatter(window, C, s.out, out, map_row);
     if (moments) parts[index] = moments_of(s.out, long(tokens) * C);

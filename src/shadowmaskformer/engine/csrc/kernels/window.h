@@ -59,9 +59,9 @@ SMF_INLINE void scatter(const Window& window, int channels, const float* tokens,
 // rows `scores_row` apart, keeps the softmax without its denominator; `inverse`, if not null, receives 1 / denominator.
 // `out` may be q_t: it is written after the scores are done.
 template <int L, int V>
-SMF_INLINE void attend(int tokens, int keys, int depth, const float* q_t, const float* k, long k_row, const float* v,
-                       long v_row, const float* bias, long padded, float* scores, long scores_row, float* inverse,
-                       float* out) {
+__attribute__((noinline)) void attend(int tokens, int keys, int depth, const float* q_t, const float* k, long k_row,
+                                      const float* v, long v_row, const float* bias, long padded, float* scores,
+                                      long scores_row, float* inverse, float* out) {
   Vec<L> highest[V], total[V];
   for (int i = 0; i < V; ++i) {
     highest[i] = splat<L>(-1e30f);

@@ -45,13 +45,16 @@ template <int L, int V, int R, Finish finish>
 SMF_INLINE void tile(int steps, const float* a, long a_row, long a_step, const float* b, long b_row, const Terms& terms,
                      float* out, long out_row, Vec<L>* highest) {
   Vec<L> sums[R][V];
-  for (int v = 0; v < V; ++v) {
-    const Vec<L> start = terms.bias ? load<L>(terms.bias + v * L) : Vec<L>{};
-    for (int r = 0; r < R; ++r) sums[r][v] = start;
-  }
-  if (terms.add)
+  if (terms.add) {
     for (int r = 0; r < R; ++r)
-      for (int v = 0; v < V; ++v) sums[r][v] += load<L>(terms.add + r * terms.add_row + v * L);
+      for (int v = 0; v < V; ++v) sums[r][v] = load<L>(terms.add + r * terms.add_row + v * L);
+    if (terms.bias)
+      for (int r = 0; r < R; ++r)
+        for (int v = 0; v < V; ++v) sums[r][v] += load<L>(terms.bias + v * L);
+  } else {
+    for (int r = 0; r < R; ++r)
+      for (int v = 0; v < V; ++v) sums[r][v] = terms.bias ? load<L>(terms.bias + v * L) : Vec<L>{};
+  }
   for (int k = 0; k < steps; ++k) {
     Vec<L> column[V];
     for (int v = 0; v < V; ++v) column[v] = load<L>(b + v * L);

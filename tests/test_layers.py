@@ -46,6 +46,11 @@ def rooms_used(path: Path) -> set[str]:
     return {name.split(".")[1] for name in imports(path) if name.startswith("shadowmaskformer.")} & set(ROOMS)
 
 
+def flags(path: Path) -> set[str]:
+    texts = [n.value for n in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(n, ast.Constant)]
+    return {found for text in texts if isinstance(text, str) for found in FLAG.findall(text)} - GIT
+
+
 def against_the_order(room: str, used: set[str]) -> set[str]:
     return {other for other in used if ROOMS.index(other) > ROOMS.index(room)}
 
@@ -82,6 +87,10 @@ def test_contributing_shows_the_rooms_in_order():
 )
 def test_only_the_command_names_its_flags(path: Path):
     """Messages of the library name options as `{name}`; see errors.py."""
-    texts = [n.value for n in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(n, ast.Constant)]
-    flags = [found for text in texts if isinstance(text, str) for found in FLAG.findall(text)]
-    assert not set(flags) - GIT, f"{path.name} says {flags}"
+    assert not (found := flags(path)), f"{path.name} says {found}"
+
+
+def test_a_flag_would_be_found(tmp_path: Path):
+    module = tmp_path / "module.py"
+    module.write_text('raise ValueError("use --overwrite")\n')
+    assert flags(module) == {"--overwrite"}

@@ -13,15 +13,9 @@ import sys
 
 from shadowmaskformer import errors
 from shadowmaskformer.cli import console
-from shadowmaskformer.cli.console import (
-    EXIT_INTERRUPTED,
-    EXIT_NOTHING_DONE,
-    EXIT_OK,
-    EXIT_SOME_FAILED,
-    EXIT_USAGE,
-)
+from shadowmaskformer.cli.console import EXIT_INTERRUPTED, EXIT_OK, EXIT_SOME_FAILED
 
-__all__ = ["EXIT_INTERRUPTED", "EXIT_NOTHING_DONE", "EXIT_OK", "EXIT_SOME_FAILED", "EXIT_USAGE", "build_parser", "main"]
+__all__ = ["EXIT_INTERRUPTED", "EXIT_OK", "EXIT_SOME_FAILED", "build_parser", "main"]
 
 COMMANDS = ("remove", "info", "convert", "export", "benchmark", "data", "train", "evaluate", "reproduce")
 

@@ -14,7 +14,7 @@ from typing import Any, BinaryIO, TextIO
 
 from shadowmaskformer.errors import ConfigError, ImageReadError, OutputError, ShadowMaskFormerError
 
-EXIT_OK, EXIT_SOME_FAILED, EXIT_USAGE, EXIT_NOTHING_DONE, EXIT_INTERRUPTED = 0, 1, 2, 3, 130
+EXIT_OK, EXIT_SOME_FAILED, EXIT_INTERRUPTED = 0, 1, 130  # the rest is on the error classes
 
 
 class Log:

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from PIL import Image
 
 from shadowmaskformer.arrays import Floats, average_down, from_float
 from shadowmaskformer.errors import ImageReadError
@@ -143,4 +142,4 @@ def compare(removal: Removal) -> bytes:
     for index, panel in enumerate(panels):
         left = index * (width + gap)
         strip[:, left : left + width] = from_float(panel)
-    return encode_photo(Photo(np.asarray(Image.fromarray(strip))), format="JPEG", quality=92)
+    return encode_photo(Photo(strip), format="JPEG", quality=92)

@@ -88,14 +88,12 @@ class ShadowRemover:
         return f"ShadowRemover({given})"
 
     def find(self, photo: Floats, mask: Floats) -> Restoration:
-        """Find how the light must change, on a picture that is looked at as it is.
+        """Find how the light must change, on a picture of at most `working_pixels`.
 
         Args:
             photo: RGB, (H, W, 3), [0, 1].
             mask: 1 = shadow, (H, W), [0, 1].
         """
-        if photo.ndim != 3 or photo.shape != (*mask.shape, 3):
-            raise ArrayError(f"photo is {photo.shape}, mask is {mask.shape}; give (H, W, 3) and (H, W) of one size")
         if self.session is None:
             return Restoration(mask.shape, light=measure(photo, mask))
         return task.find(self.session, photo, mask)

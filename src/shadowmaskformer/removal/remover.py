@@ -245,12 +245,14 @@ class ShadowRemover:
         if chosen["raw"]:
             pixels = found.apply(photo.pixels)
         else:
-            pixels = found.apply(photo.pixels, _blend_weight(marked, mask.shape, chosen["feather_px"]), mask)
+            pixels = found.apply(photo.pixels, _blend_weight(found, marked, mask.shape, chosen["feather_px"]), mask)
         return Removal(photo, photo.with_pixels(pixels), mask, found.correction(small), tuple(notes))
 
 
-def _blend_weight(mask: Floats, size: tuple[int, ...], feather_px: float | None) -> Floats:
+def _blend_weight(found: Restoration, mask: Floats, size: tuple[int, ...], feather_px: float | None) -> Floats:
     """Return how much of the correction each pixel takes, on the reduced copy; `feather_px` counts the photo's."""
+    if feather_px is None and found.light:
+        return found.light.weight()
     if feather_px is None:
         # The penumbra lies outside a mask drawn along the umbra: this share of the picture is enough for it.
         feather_px = max(4.0, 0.012 * max(size))

@@ -127,6 +127,32 @@ def draw(free: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.nda
     return shadow.cast(free)
 
 
+def paste_decoy(
+    photo: np.ndarray, mask: np.ndarray, truth: np.ndarray, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return photo, mask and truth with a dark thing pasted in that has a shadow's shape and is none.
+
+    It is of one dark colour, or shows a darkened other part of the picture.
+
+    Args:
+        photo: RGB float32, (H, W, 3), [0, 1].
+        mask: float32 (H, W), [0, 1]; 0 where the thing lies.
+        truth: as `photo`; the thing is there too.
+        rng: all randomness comes from here.
+    """
+    light = Light(np.ones(3, np.float32), np.zeros(3, np.float32))
+    thing = random_shadow(light, rng).coverage(*mask.shape) > 0.5
+    if rng.random() < 0.5:
+        dark = np.broadcast_to(rng.uniform(0.02, 0.3) + rng.normal(0, 0.03, 3), photo.shape)
+        dark = dark + rng.normal(0, rng.uniform(0, 0.03), photo.shape)
+    else:
+        shift = [int(rng.uniform(0.25, 0.75) * side) for side in mask.shape]
+        dark = np.roll(truth[:, ::-1], shift, (0, 1)) * rng.uniform(0.15, 0.5)
+    dark = np.clip(dark, 0, 1).astype(np.float32)
+    photo, truth = (np.where(thing[:, :, None], dark, picture) for picture in (photo, truth))
+    return photo, np.where(thing, np.float32(0), mask), truth
+
+
 def random_shadow(light: Light, rng: np.random.Generator) -> SyntheticShadow:
     """Return a random silhouette that falls across the picture at random."""
     kind = list(SILHOUETTES)[rng.choice(len(SILHOUETTES), p=_SHARES)]

@@ -46,8 +46,13 @@ CHECKPOINTS, BEST, PANELS, BAD_BATCHES, LOCK = "checkpoints", "best", "panels", 
 
 
 def split_data(config: TrainConfig, data: Path) -> Split:
-    """Return the data set's training triplets, split into those trained on and those validated on."""
+    """Return the data set's training triplets, split into those trained on and those validated on.
+
+    A data set of its own `valid` split is validated on that.
+    """
     dataset = open_dataset(data)
+    if {"train", "valid"} <= set(dataset.splits):
+        return Split(dataset.split("train"), dataset.split("valid"), ())
     triplets = dataset.split(WHOLE if dataset.splits == (WHOLE,) else "train")
     seen = min(config.validation_pictures, round(config.validation_share * len(triplets)))
     return validation_split(triplets, share=config.validation_share, seen=seen, seed=0)
@@ -177,7 +182,8 @@ def open_samples(
     # By name: runs that split the data differently share one cache and must find it in one order.
     triplets = sorted((*split.train, *split.unseen, *split.seen), key=lambda triplet: triplet.name)
     side = max(SIDE, max(config.sizes) * config.detail, config.validation_size)
-    decoded = _decoded(triplets, cache, side, check_truth(config.truth), quiet=quiet or not processes.leads)
+    truth, hidden = check_truth(config.truth), quiet or not processes.leads
+    decoded = _decoded(triplets, cache, side, truth, soft=config.soft_masks, quiet=hidden)
 
     def samples(chosen: Sequence[Triplet], augment: Augment) -> Samples:
         return Samples(decoded, augment=augment, seed=config.seed, names={triplet.name for triplet in chosen})
@@ -191,7 +197,7 @@ def open_samples(
     return samples(split.train, augment), validation
 
 
-def _decoded(triplets: Sequence[Triplet], cache: Path, side: int, truth: Truth, *, quiet: bool) -> Cache:
+def _decoded(triplets: Sequence[Triplet], cache: Path, side: int, truth: Truth, *, soft: bool, quiet: bool) -> Cache:
     """Return the cache of `triplets`, built under a progress bar if it is missing; log what could not be read."""
     with tqdm(total=len(triplets), desc="decoding", unit="picture", disable=quiet, leave=False, delay=1) as bar:
 
@@ -199,7 +205,8 @@ def _decoded(triplets: Sequence[Triplet], cache: Path, side: int, truth: Truth, 
             bar.update(done - bar.n)
 
         folder = f"{fingerprint(triplets)[:16]}-{side}" + ("" if truth == "as-taken" else f"-{truth}")
-        decoded = build_cache(triplets, cache / folder, side=side, truth=truth, progress=show)
+        folder += "-soft" * soft
+        decoded = build_cache(triplets, cache / folder, side=side, truth=truth, soft=soft, progress=show)
     for skipped in decoded.skipped:
         logger.warning("left out: %s", skipped)
     return decoded

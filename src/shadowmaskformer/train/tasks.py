@@ -15,10 +15,11 @@ from torch import Tensor
 
 from shadowmaskformer.data import Sample, Samples
 from shadowmaskformer.errors import ConfigError
-from shadowmaskformer.network.config import ModelConfig
+from shadowmaskformer.network.config import DetectorConfig, ModelConfig
 from shadowmaskformer.network.model import UNetwork
 from shadowmaskformer.train.batches import Batch
 from shadowmaskformer.train.config import TrainConfig
+from shadowmaskformer.train.detection import Detection
 from shadowmaskformer.train.journal import ScoreCurve
 from shadowmaskformer.train.removal import Removal
 
@@ -73,7 +74,7 @@ class Task(Protocol):
         ...
 
 
-TASKS: dict[str, Callable[[TrainConfig], Task]] = {ModelConfig.kind: Removal}
+TASKS: dict[str, Callable[[TrainConfig], Task]] = {ModelConfig.kind: Removal, DetectorConfig.kind: Detection}
 """The task of each kind of network."""
 
 

@@ -7,7 +7,6 @@ error, belongs to a group of its own, so that Ctrl-C reaches the caller alone, a
 
 from __future__ import annotations
 
-import _thread
 import logging
 import os
 import pickle
@@ -188,7 +187,9 @@ def _listen(pipe: BinaryIO, questions: queue.SimpleQueue[Any]) -> None:
         while True:
             questions.put(pickle.load(pipe))
     questions.put(None)
-    _thread.interrupt_main(signal.SIGTERM)
+    main_thread = threading.main_thread().ident
+    assert main_thread is not None
+    signal.pthread_kill(main_thread, signal.SIGTERM)
 
 
 def _serve(questions: queue.SimpleQueue[Any], answers: BinaryIO) -> None:

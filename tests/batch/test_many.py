@@ -12,7 +12,7 @@ from PIL import Image
 
 import shadowmaskformer
 from pictures import opened
-from shadowmaskformer.batch import Outcome, Worker, local, many, remove_many
+from shadowmaskformer.batch import Outcome, Worker, local, many, remove_many, work
 from shadowmaskformer.batch.manifest import MANIFEST
 from shadowmaskformer.batch.places import make_folder
 from shadowmaskformer.errors import (
@@ -150,13 +150,13 @@ def test_a_photo_whose_process_died_is_tried_once_more(
     Mortal.deaths = deaths
     monkeypatch.setattr(local, "Worker", Mortal)
     if wiped:
-        decide = local.decide
+        decide = work.decide
 
         def wiping(item, *rest):  # type: ignore[no-untyped-def]
             Path(item.output).unlink(missing_ok=True)
             return decide(item, *rest)
 
-        monkeypatch.setattr(local, "decide", wiping)
+        monkeypatch.setattr(work, "decide", wiping)
     outcomes = remove(folder)
     assert statuses(outcomes) == {**ALL_DONE, "b.png": expected}
     if expected == "failed":
@@ -252,7 +252,7 @@ def test_a_remover_that_cannot_be_made_ends_the_batch(folder: Path):
 
 def test_a_folder_without_photos_is_named(folder: Path):
     (folder / "none/sub").mkdir(parents=True)
-    with pytest.raises(ImageReadError, match="none: no photos in this folder; .*recursive=True"):
+    with pytest.raises(ImageReadError, match=r"none: no photos in this folder; .*recursive=True"):
         remove_many(folder / "none")
     with pytest.raises(ConfigError, match="no photos were given"):
         remove_many([])

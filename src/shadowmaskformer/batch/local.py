@@ -9,9 +9,9 @@ from contextlib import contextmanager
 
 from shadowmaskformer.batch.manifest import Manifest, Outcome
 from shadowmaskformer.batch.plan import Item
-from shadowmaskformer.batch.work import Settings, decide, execute, fingerprint
+from shadowmaskformer.batch.work import Settings, settle
 from shadowmaskformer.batch.worker import Worker
-from shadowmaskformer.errors import DiskFullError, ShadowMaskFormerError, WorkerDiedError
+from shadowmaskformer.errors import DiskFullError
 from shadowmaskformer.machine import available_memory, usable_cores
 from shadowmaskformer.photo import count_pixels
 
@@ -55,7 +55,7 @@ class _Batch:
     def __init__(self, items: Sequence[Item], settings: Settings, manifest: Manifest) -> None:
         self.outcomes: queue.SimpleQueue[Outcome | BaseException] = queue.SimpleQueue()
         self._items, self._settings, self._manifest = iter(items), settings, manifest
-        self._fingerprint = settings.fingerprint()
+        self._version = settings.fingerprint()
         self._gate = _MemoryGate()
         self._lock = threading.Lock()
         self._full = self._stopped = False
@@ -85,22 +85,10 @@ class _Batch:
             worker.join()
 
     def _outcome(self, worker: Worker, item: Item) -> Outcome:
-        died: ShadowMaskFormerError | None = None
-        for _ in range(2):
-            if self._full:
-                return Outcome(item.photo, item.output, "left", item.mask)
-            found = fingerprint(item, self._fingerprint)
-            action = decide(item, self._manifest.earlier(item.output), found, self._settings.overwrite)
-            if action == "skip":
-                return Outcome(item.photo, item.output, "skipped", item.mask, fingerprint=found)
-            try:
-                with self._gate.room_for(item.photo):
-                    return worker.call(execute, item, action, self._settings, found)
-            except WorkerDiedError as error:
-                died = error
-                if self._stopped:
-                    break
-        return Outcome(item.photo, item.output, "failed", item.mask, died)
+        if self._full:
+            return Outcome(item.photo, item.output, "left", item.mask)
+        earlier = self._manifest.earlier(item.output)
+        return settle(worker, item, earlier, self._settings, self._version, lambda: self._gate.room_for(item.photo))
 
 
 class _MemoryGate:

@@ -1,10 +1,12 @@
-"""One photo of a batch: what is to be done about it, and doing it. Workers and Ray's actors run the same."""
+"""One photo of a batch: what is to be done about it, and doing it, here or on a cluster."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -12,7 +14,8 @@ from typing import Any, Literal
 from shadowmaskformer.batch.manifest import Earlier, Outcome
 from shadowmaskformer.batch.places import place_of, split
 from shadowmaskformer.batch.plan import Item
-from shadowmaskformer.errors import MaskError, OutputError, ShadowMaskFormerError
+from shadowmaskformer.batch.worker import Worker
+from shadowmaskformer.errors import MaskError, OutputError, ShadowMaskFormerError, WorkerDiedError
 from shadowmaskformer.files import shown
 from shadowmaskformer.network import weights
 from shadowmaskformer.photo import read_plain
@@ -73,6 +76,38 @@ def decide(item: Item, earlier: Earlier | None, found: str, overwrite: bool) -> 
     return "replace" if overwrite else "adopt"
 
 
+def settle(
+    worker: Worker,
+    item: Item,
+    earlier: Earlier | None,
+    settings: Settings,
+    version: str,
+    room: Callable[[], AbstractContextManager[None]] = nullcontext,
+) -> Outcome:
+    """Do in `worker` what is to be done about a photo; a photo whose process dies is tried once more.
+
+    Args:
+        worker: where to do it.
+        item: the photo.
+        earlier: what the manifest knows of its result.
+        settings: of the batch.
+        version: the settings' fingerprint.
+        room: waited for before the work is begun, and held meanwhile.
+    """
+    died: WorkerDiedError | None = None
+    for _ in range(2):
+        found = fingerprint(item, version)
+        action = decide(item, earlier, found, settings.overwrite)
+        if action == "skip":
+            return Outcome(item.photo, item.output, "skipped", item.mask, fingerprint=found)
+        try:
+            with room():
+                return worker.call(execute, item, action, settings, found)
+        except WorkerDiedError as error:
+            died = error
+    return Outcome(item.photo, item.output, "failed", item.mask, died)
+
+
 def execute(remover: ShadowRemover, item: Item, action: Action, settings: Settings, found: str) -> Outcome:
     """Do it; an error becomes an outcome, for one photo must not stop the others."""
     began = time.perf_counter()
@@ -82,13 +117,13 @@ def execute(remover: ShadowRemover, item: Item, action: Action, settings: Settin
     try:
         if action == "adopt":
             _check_whole(item.output)
-        elif action != "skip":
+        else:
             warnings, facts = _remove(remover, item, settings, overwrite=action == "replace")
     except ShadowMaskFormerError as expected:
         error = expected
     except Exception as unexpected:
         error = ShadowMaskFormerError(f"{shown(item.photo)}: {type(unexpected).__name__}: {unexpected}", "report this")
-    status = "failed" if error else "skipped" if action in ("skip", "adopt") else "done"
+    status = "failed" if error else "skipped" if action == "adopt" else "done"
     seconds = time.perf_counter() - began
     return Outcome(item.photo, item.output, status, item.mask, error, warnings, facts, seconds, found)
 

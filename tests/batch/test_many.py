@@ -212,6 +212,15 @@ def test_memory_bounds_how_many_photos_are_worked_on_at_once(folder: Path, monke
         assert most[0] == expected
 
 
+def test_a_photo_that_is_still_being_copied_is_waited_for(folder: Path):
+    picture = (folder / "in/a.png").read_bytes()
+    (folder / "in/a.png").write_bytes(picture[:300])
+    rest = threading.Timer(1.2, lambda: (folder / "in/a.png").write_bytes(picture))
+    rest.start()
+    assert statuses(remove(folder)) == ALL_DONE
+    rest.join()
+
+
 def test_comparisons_are_written_too(folder: Path):
     remove(folder, compare=True)
     assert (folder / "out/sub/c-no-shadow-compare.jpg").exists()

@@ -17,7 +17,7 @@ from shadowmaskformer.batch.manifest import Earlier
 from shadowmaskformer.batch.plan import Item
 from shadowmaskformer.batch.ray import Actor
 from shadowmaskformer.batch.work import Settings
-from shadowmaskformer.errors import MissingExtraError
+from shadowmaskformer.errors import MissingExtraError, ShadowMaskFormerError
 
 MANIFEST = "shadowmaskformer-manifest.jsonl"
 
@@ -52,6 +52,15 @@ def test_without_ray_the_extra_is_named(folder: Path, monkeypatch: pytest.Monkey
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(MissingExtraError, match=r"shadowmaskformer\[ray\]"):
         next(remove_many(folder / "in", folder / "out", masks=folder / "mask.png", method="relight", engine="ray"))
+
+
+def test_an_address_where_nobody_listens_is_named(folder: Path):
+    pytest.importorskip("ray")
+    from shadowmaskformer.batch import remove_many
+
+    options = {"masks": folder / "mask.png", "method": "relight", "engine": "ray"}
+    with pytest.raises(ShadowMaskFormerError, match=r"no Ray cluster at '127\.0\.0\.1:9' .*check address"):
+        next(remove_many(folder / "in", folder / "out", address="127.0.0.1:9", **options))  # type: ignore[arg-type]
 
 
 def descendants(pid: int) -> list[int]:

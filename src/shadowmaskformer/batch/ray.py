@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import os
 import pickle
+import socket
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -23,6 +24,7 @@ from shadowmaskformer.removal.remover import ShadowRemover
 
 # Photos that Ray hands out, and tries again, together: one, unless so many blocks would slow Ray down.
 _MOST_BLOCKS = 4096
+_REACH_S = 10.0
 
 
 def run_ray(
@@ -106,11 +108,13 @@ def _connected(address: str | None) -> Generator[Any]:
         raise MissingExtraError("the engine 'ray' needs Ray", "pip install 'shadowmaskformer[ray]'") from None
     ours = not ray.is_initialized()
     if ours:
+        where = address or os.environ.get("RAY_ADDRESS")
         try:
-            ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
-        except (ConnectionError, ValueError, RuntimeError) as error:
+            _reach(where)
+            ray.init(address=where, log_to_driver=False, logging_level=logging.ERROR)
+        except (OSError, ValueError, RuntimeError) as error:
             reason = str(error).strip().splitlines()[0]
-            raise ShadowMaskFormerError(f"no Ray cluster at {address!r} ({reason})", "check {address}") from error
+            raise ShadowMaskFormerError(f"no Ray cluster at {where!r} ({reason})", "check {address}") from error
     logging.getLogger("ray.data").setLevel(logging.ERROR)
     context = ray.data.DataContext.get_current()
     before, context.enable_progress_bars = context.enable_progress_bars, False
@@ -120,3 +124,10 @@ def _connected(address: str | None) -> Generator[Any]:
         context.enable_progress_bars = before
         if ours:
             ray.shutdown()
+
+
+def _reach(address: str | None) -> None:
+    """Raise OSError if nobody listens at `address`, for which Ray would wait many minutes."""
+    host, _, port = (address or "").rpartition("//")[2].rpartition(":")
+    if host and port.isdigit():
+        socket.create_connection((host, int(port)), timeout=_REACH_S).close()

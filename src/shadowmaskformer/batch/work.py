@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from shadowmaskformer.batch.manifest import Earlier, Outcome
-from shadowmaskformer.batch.places import place_of, split
+from shadowmaskformer.batch.places import is_url, place_of, split
 from shadowmaskformer.batch.plan import Item
 from shadowmaskformer.batch.worker import Worker
 from shadowmaskformer.errors import MaskError, OutputError, ShadowMaskFormerError, WorkerDiedError
@@ -22,6 +22,8 @@ from shadowmaskformer.photo import read_plain
 from shadowmaskformer.removal.job import compare
 from shadowmaskformer.removal.options import Options, complete
 from shadowmaskformer.removal.remover import ShadowRemover
+
+_LOOK_EVERY_S = 1.0
 
 Action = Literal["skip", "adopt", "make", "replace"]
 """`adopt`: a file of unknown origin is in the place of the result; if it is a whole picture, it is taken for it."""
@@ -84,7 +86,9 @@ def settle(
     version: str,
     room: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> Outcome:
-    """Do in `worker` what is to be done about a photo; a photo whose process dies is tried once more.
+    """Do in `worker` what is to be done about a photo.
+
+    A photo whose process dies is tried once more, and so is one that fails because it is still being copied.
 
     Args:
         worker: where to do it.
@@ -94,7 +98,7 @@ def settle(
         version: the settings' fingerprint.
         room: waited for before the work is begun, and held meanwhile.
     """
-    died: WorkerDiedError | None = None
+    outcome: Outcome | None = None
     for _ in range(2):
         found = fingerprint(item, version)
         action = decide(item, earlier, found, settings.overwrite)
@@ -102,10 +106,26 @@ def settle(
             return Outcome(item.photo, item.output, "skipped", item.mask, fingerprint=found)
         try:
             with room():
-                return worker.call(execute, item, action, settings, found)
-        except WorkerDiedError as error:
-            died = error
-    return Outcome(item.photo, item.output, "failed", item.mask, died)
+                outcome = worker.call(execute, item, action, settings, found)
+        except WorkerDiedError as died:
+            outcome = Outcome(item.photo, item.output, "failed", item.mask, died)
+        else:
+            if outcome.error is None or not _was_growing(item, version, found):
+                break
+    assert outcome is not None
+    return outcome
+
+
+def _was_growing(item: Item, version: str, found: str) -> bool:
+    """Return whether the files have changed since `found`; wait until they no longer do."""
+    if not is_url(item.photo) and Path(item.photo).exists():
+        just_written = time.time() - Path(item.photo).stat().st_mtime < 2 * _LOOK_EVERY_S
+        time.sleep(_LOOK_EVERY_S if just_written else 0)
+    changed = False
+    while (now := fingerprint(item, version)) != found:
+        changed, found = True, now
+        time.sleep(_LOOK_EVERY_S)
+    return changed
 
 
 def execute(remover: ShadowRemover, item: Item, action: Action, settings: Settings, found: str) -> Outcome:

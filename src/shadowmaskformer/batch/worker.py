@@ -111,8 +111,14 @@ class Worker:
                 env={**dict.fromkeys(BLAS_THREADS, threads), **os.environ} if threads else None,
                 process_group=0,
             )
-        self._ask(self._process, self._arguments)
-        return self._process
+            process = self._process
+        try:
+            self._ask(process, self._arguments)
+        except BaseException:
+            self.kill()
+            self._reap()
+            raise
+        return process
 
     def _ask(self, process: subprocess.Popen[bytes], question: object) -> Any:
         assert process.stdin is not None

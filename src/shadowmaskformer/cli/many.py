@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import io
 import json
 import sys
 import time
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 from shadowmaskformer.cli.console import EXIT_INTERRUPTED, EXIT_OK, EXIT_SOME_FAILED
 from shadowmaskformer.cli.progress import ProgressBar
@@ -36,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigError("--mask is one mask for all, --masks a folder", "give one of them")
     options: Options = {name: vars(args)[name] for name in Options.__annotations__ if name in vars(args)}  # type: ignore[assignment]
     counts: Counter[str] = Counter()
-    began, interrupted = time.perf_counter(), False
+    began, interrupted, stdout = time.perf_counter(), False, sys.stdout or io.StringIO()
     with (
         remove_many(
             args.photos, args.output, masks=args.masks or args.mask, require_mask=args.require_mask,
@@ -46,8 +48,10 @@ def run(args: argparse.Namespace) -> int:
             **options,
         ) as batch,
         ProgressBar("removing shadows", "photo") as bar,
+        # Ray prints what happens to its processes, which must not get between lines of JSON.
+        contextlib.redirect_stdout(sys.stderr),
     ):  # fmt: skip
-        show = _Show(args, bar)
+        show = _Show(args, bar, stdout)
         try:
             for outcome in batch:
                 counts[outcome.status] += 1
@@ -72,8 +76,9 @@ def run(args: argparse.Namespace) -> int:
 class _Show:
     """What the user gets to see."""
 
-    def __init__(self, args: argparse.Namespace, bar: ProgressBar) -> None:
-        self._json, self._quiet, self._watch, self._bar = args.json, args.quiet, args.watch, bar
+    def __init__(self, args: argparse.Namespace, bar: ProgressBar, stdout: TextIO) -> None:
+        self._json, self._quiet, self._watch = args.json, args.quiet, args.watch
+        self._bar, self._stdout = bar, stdout
 
     def outcome(self, outcome: Outcome) -> None:
         """Show what became of one photo."""
@@ -81,7 +86,7 @@ class _Show:
         from shadowmaskformer.files import shown
 
         if self._json:
-            print(outcome.line("command"), flush=True)
+            print(outcome.line("command"), file=self._stdout, flush=True)
             return
         photo = shown(outcome.photo)
         if outcome.error:
@@ -93,7 +98,7 @@ class _Show:
                 self._say("warning", photo, said(line, "command"))
             if self._watch and outcome.status == "done":
                 size = f"{outcome.facts['width']}×{outcome.facts['height']}"
-                print(f"{shown(outcome.output)}  ({size}, {outcome.seconds:.1f} s)", flush=True)
+                print(f"{shown(outcome.output)}  ({size}, {outcome.seconds:.1f} s)", file=self._stdout, flush=True)
 
     def summary(self, counts: Counter[str], seconds: float, manifest: Path) -> None:
         """Show what became of all."""
@@ -102,10 +107,11 @@ class _Show:
         names = ("done", "skipped", "failed", "left")
         if self._json:
             numbers = {name: counts[name] for name in names}
-            print(json.dumps({"summary": {**numbers, "seconds": round(seconds, 3), "manifest": str(manifest)}}))
+            told = {**numbers, "seconds": round(seconds, 3), "manifest": str(manifest)}
+            print(json.dumps({"summary": told}), file=self._stdout)
         elif not self._quiet and counts:
             words = ", ".join(f"{counts[name]:,} {name}" for name in names if counts[name])
-            print(f"{words} in {_duration(seconds)}; {shown(manifest)}")
+            print(f"{words} in {_duration(seconds)}; {shown(manifest)}", file=self._stdout)
 
     def _say(self, what: str, photo: str, line: str) -> None:
         text = line if line.startswith(photo) else f"{photo}: {line}"

@@ -238,6 +238,7 @@ def test_without_an_output_results_lie_beside_the_photos(folder: Path):
     ("options", "error"),
     [
         ({"workers": 0}, ConfigError),
+        ({"threads": 0}, ConfigError),
         ({"engine": "steam"}, ConfigError),
         ({"format": "foo"}, ConfigError),
         ({"quality": 0}, ConfigError),

@@ -18,6 +18,7 @@ from shadowmaskformer.files import shown
 from shadowmaskformer.photo import choose_format, format_of_path, local_path
 from shadowmaskformer.removal.options import Options, complete
 from shadowmaskformer.removal.remover import Method
+from shadowmaskformer.runtimes import check_threads
 
 Engine = Literal["local", "ray"]
 ENGINES: dict[Engine, str] = {"local": "local.run_local", "ray": "ray.run_ray"}
@@ -113,7 +114,10 @@ def remove_many(
     inputs = [os.fspath(each) for each in ([photos] if isinstance(photos, str | os.PathLike) else photos)]
     target, marks = (None if each is None else os.fspath(each) for each in (output, masks))
     _check(inputs, target, marks, engine, workers, options)
-    remover = {"weights": weights, "method": method, "runtime": runtime, "device": device, "threads": threads or 1}
+    remover: dict[str, Any] = {"weights": weights, "method": method, "runtime": runtime, "device": device, "threads": 1}
+    if threads is not None:
+        check_threads(threads)
+        remover["threads"] = threads
     settings = Settings(remover, options, overwrite, compare, require_mask)
 
     def planned() -> list[Item]:

@@ -1,7 +1,7 @@
 """Remove cast shadows from photographs.
 
 >>> import shadowmaskformer as smf
->>> smf.remove_shadow("photo.jpg", "mask.png")                 # doctest: +SKIP
+>>> smf.remove_shadow("photo.jpg")                             # doctest: +SKIP
 >>> remover = smf.ShadowRemover()                              # doctest: +SKIP
 >>> remover.remove("photo.jpg", "mask.png", output="out.jpg")  # doctest: +SKIP
 """
@@ -21,6 +21,7 @@ from shadowmaskformer.errors import (
     ImageTooLargeError,
     MaskError,
     MissingExtraError,
+    NoShadowError,
     NotAnImageError,
     OutputError,
     ShadowMaskFormerError,
@@ -31,6 +32,9 @@ from shadowmaskformer.errors import (
 from shadowmaskformer.network.config import VARIANTS, ModelConfig
 
 if TYPE_CHECKING:
+    from shadowmaskformer.detect.detection import Detection, Shadow
+    from shadowmaskformer.detect.detector import ShadowDetector
+    from shadowmaskformer.detect.hints import Hint
     from shadowmaskformer.light.correction import Correction
     from shadowmaskformer.network.model import ShadowMaskFormer
     from shadowmaskformer.removal.job import Removal, RemovedFile
@@ -45,17 +49,22 @@ __all__ = [
     "ConfigError",
     "Correction",
     "DatasetError",
+    "Detection",
     "EvaluationError",
+    "Hint",
     "ImageReadError",
     "ImageTooLargeError",
     "MaskError",
     "MissingExtraError",
     "ModelConfig",
+    "NoShadowError",
     "NotAnImageError",
     "Options",
     "OutputError",
     "Removal",
     "RemovedFile",
+    "Shadow",
+    "ShadowDetector",
     "ShadowMaskFormerError",
     "ShadowRemover",
     "TrainingError",
@@ -69,9 +78,13 @@ if importlib.util.find_spec("torch"):
 
 _LAZY = {
     "Correction": "light.correction",
+    "Detection": "detect.detection",
+    "Hint": "detect.hints",
     "Options": "removal.options",
     "Removal": "removal.job",
     "RemovedFile": "removal.job",
+    "Shadow": "detect.detection",
+    "ShadowDetector": "detect.detector",
     "ShadowMaskFormer": "network.model",
     "ShadowRemover": "removal.remover",
     "remove_shadow": "removal.remover",

@@ -1,12 +1,19 @@
-"""Remove the shadow that a mask marks from a photograph.
+"""Remove the shadow from a photograph: the one that a mask marks, or those that are found.
 
 The result keeps the photo's size, format, bit depth and metadata, and every pixel outside the mask and its soft
 border. The mask is any picture of the photo's shape, white where the shadow is: paint over the shadow in any
 program that has a brush, on a black copy or a transparent layer, and save it as PNG.
 
+A mask's edge moves to the shadow's where that is near; --exact-mask keeps it. Without a mask the shadows are found;
+`shadowmaskformer mask` shows which, and explains hints.
+
 examples:
+  shadowmaskformer remove beach.jpg
+      finds the shadows and writes beach-no-shadow.jpg
+  shadowmaskformer remove beach.jpg --hint 420,310 --not 80,95
+      there is shadow at x = 420, y = 310, and none at x = 80, y = 95
   shadowmaskformer remove beach.jpg --mask beach-mask.png
-      writes beach-no-shadow.jpg
+      only the shadow that is white in the mask
   shadowmaskformer remove beach.jpg --mask mask.png -o result.png --compare
       also writes result-compare.jpg: before | mask | after
   cat beach.jpg | shadowmaskformer remove - --mask mask.png -o - > result.jpg
@@ -21,6 +28,7 @@ import sys
 import time
 from pathlib import Path
 
+from shadowmaskformer.cli.mask import add_hints, hints_of
 from shadowmaskformer.runtimes import BACKENDS
 
 HELP = "remove the shadow from a photo"
@@ -28,7 +36,9 @@ HELP = "remove the shadow from a photo"
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("photo", help="the photo, or - for standard input")
-    parser.add_argument("--mask", required=True, help="the shadow: white on black, or painted on a transparent layer")
+    parser.add_argument(
+        "--mask", help="the shadow: white on black, or painted on a transparent layer (default: shadows are found)"
+    )
     parser.add_argument(
         "-o", "--output", help="file or folder to write to (default: PHOTO-no-shadow beside it); - for standard output"
     )
@@ -50,6 +60,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="fade within PX of the mask (default: where the shadow fades)",
     )
     mask.add_argument("--invert-mask", action="store_true", help="the mask is black where the shadow is")
+    mask.add_argument("--exact-mask", action="store_true", help="do not move the mask's edge to the shadow's")
+    add_hints(parser)
     how = parser.add_argument_group("how")
     how.add_argument("--method", choices=("network", "relight"), default="network",
                      help="relight uses no network; it measures the light along the shadow's edge")  # fmt: skip
@@ -89,7 +101,7 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigError("photo and mask cannot both come from standard input", "save one of them")
     if to_stdout and (args.json or args.compare):
         raise ConfigError("--json and --compare need a file for the picture", "give -o FILE")
-    inputs = [Path(local_path(name)) for name in (args.photo, args.mask) if name != "-"]
+    inputs = [Path(local_path(name)) for name in (args.photo, args.mask) if name not in (None, "-")]
     choose_format("PNG", path=None if to_stdout else args.output, wanted=args.format)  # before any work
     target = None if to_stdout else output_path(None if from_stdin else Path(args.photo), args.output, args.format)
     comparison = target.with_name(f"{target.stem}-compare.jpg") if target and args.compare else None
@@ -98,6 +110,7 @@ def run(args: argparse.Namespace) -> int:
     if target is None:
         console.check_stdout()
 
+    hints = hints_of(args)
     photo = console.read_stdin() if from_stdin else args.photo
     mask = console.read_stdin() if args.mask == "-" else args.mask
     if args.runtime == "torch":
@@ -106,9 +119,11 @@ def run(args: argparse.Namespace) -> int:
         remover = ShadowRemover(
             args.weights, method=args.method, runtime=args.runtime, device=args.device, threads=args.threads
         )
-        result = remover.remove_file(photo, mask, name=target.name if target else None, **options)
+        result = remover.remove_file(photo, mask, name=target.name if target else None, hints=hints, **options)
     warnings = [said(line, "command") for line in result.warnings]
     if not args.quiet and not args.json:
+        if args.mask is None and result.removal.detection:
+            print(result.removal.detection, file=sys.stderr)
         for line in warnings:
             print(f"warning: {line}", file=sys.stderr)
     if target is None:

@@ -17,6 +17,7 @@ class Options(TypedDict, total=False):
         grow_px: pixels to grow the mask by; negative shrinks it.
         feather_px: width in which the result fades into the photo around the mask; None ends where the shadow does.
         invert_mask: take black as shadow.
+        exact_mask: take the mask as it is; otherwise its edge moves to the shadow's where that is near.
         raw: the method's answer for the whole picture instead of one pasted into the photo.
         max_pixels: refuse larger photos and masks.
         frame: which picture of an animated or multi-page file, 0 = first; None refuses such files.
@@ -28,6 +29,7 @@ class Options(TypedDict, total=False):
     grow_px: int
     feather_px: float | None
     invert_mask: bool
+    exact_mask: bool
     raw: bool
     max_pixels: int
     frame: int | None
@@ -40,6 +42,7 @@ DEFAULTS: Options = {
     "grow_px": 0,
     "feather_px": None,
     "invert_mask": False,
+    "exact_mask": False,
     "raw": False,
     "max_pixels": MAX_PIXELS,
     "frame": None,

@@ -11,6 +11,7 @@ NAMES = [
     "Correction",
     "DatasetError",
     "Detection",
+    "DiskFullError",
     "EvaluationError",
     "Hint",
     "ImageReadError",
@@ -21,6 +22,7 @@ NAMES = [
     "NoShadowError",
     "NotAnImageError",
     "Options",
+    "Outcome",
     "OutputError",
     "Removal",
     "RemovedFile",
@@ -33,7 +35,9 @@ NAMES = [
     "UnsafeWeightsError",
     "VARIANTS",
     "WeightsError",
+    "WorkerDiedError",
     "__version__",
+    "remove_many",
     "remove_shadow",
 ]
 

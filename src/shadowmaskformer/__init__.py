@@ -16,6 +16,7 @@ from shadowmaskformer.errors import (
     ArrayError,
     ConfigError,
     DatasetError,
+    DiskFullError,
     EvaluationError,
     ImageReadError,
     ImageTooLargeError,
@@ -28,10 +29,12 @@ from shadowmaskformer.errors import (
     TrainingError,
     UnsafeWeightsError,
     WeightsError,
+    WorkerDiedError,
 )
 from shadowmaskformer.network.config import VARIANTS, ModelConfig
 
 if TYPE_CHECKING:
+    from shadowmaskformer.batch import Outcome, remove_many
     from shadowmaskformer.detect.detection import Detection, Shadow
     from shadowmaskformer.detect.detector import ShadowDetector
     from shadowmaskformer.detect.hints import Hint
@@ -50,6 +53,7 @@ __all__ = [
     "Correction",
     "DatasetError",
     "Detection",
+    "DiskFullError",
     "EvaluationError",
     "Hint",
     "ImageReadError",
@@ -60,6 +64,7 @@ __all__ = [
     "NoShadowError",
     "NotAnImageError",
     "Options",
+    "Outcome",
     "OutputError",
     "Removal",
     "RemovedFile",
@@ -70,7 +75,9 @@ __all__ = [
     "TrainingError",
     "UnsafeWeightsError",
     "WeightsError",
+    "WorkerDiedError",
     "__version__",
+    "remove_many",
     "remove_shadow",
 ]
 if importlib.util.find_spec("torch"):
@@ -81,12 +88,14 @@ _LAZY = {
     "Detection": "detect.detection",
     "Hint": "detect.hints",
     "Options": "removal.options",
+    "Outcome": "batch",
     "Removal": "removal.job",
     "RemovedFile": "removal.job",
     "Shadow": "detect.detection",
     "ShadowDetector": "detect.detector",
     "ShadowMaskFormer": "network.model",
     "ShadowRemover": "removal.remover",
+    "remove_many": "batch",
     "remove_shadow": "removal.remover",
 }
 

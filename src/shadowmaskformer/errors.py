@@ -100,6 +100,16 @@ class OutputError(ShadowMaskFormerError):
     http_status = 503
 
 
+class DiskFullError(OutputError):
+    """The disk or the quota is full."""
+
+
+class WorkerDiedError(ShadowMaskFormerError):
+    """The process that did the work ended in the middle of it."""
+
+    http_status = 503
+
+
 class WeightsError(ShadowMaskFormerError):
     """Weights are missing, damaged or do not fit the network."""
 

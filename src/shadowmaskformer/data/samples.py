@@ -272,9 +272,21 @@ def _append(file: BinaryIO, picture: Levels) -> int:
 class Samples:
     """Draws augmented samples from a cache; without state, so safe to share between threads."""
 
-    def __init__(self, cache: Cache, *, augment: Augment, seed: int = 0, names: Collection[str] | None = None) -> None:
-        """Draw from all of `cache`, or from the triplets called `names`."""
+    def __init__(
+        self,
+        cache: Cache,
+        *,
+        augment: Augment,
+        seed: int = 0,
+        names: Collection[str] | None = None,
+        bare: bool = True,
+    ) -> None:
+        """Draw from all of `cache`, or from the triplets called `names`.
+
+        Unless `bare`, a picture that is its own clean one always gets a shadow drawn on it.
+        """
         self.cache = cache
+        self.bare = bare
         self.augment = augment
         self.seed = seed
         self._chosen = [i for i, entry in enumerate(cache.entries) if names is None or entry.name in names]
@@ -299,7 +311,7 @@ class Samples:
             box = self._edge_box(mask, rng)
         parts = tuple(_scaled(picture, size, box) for picture in (shadow, mask, clean))
         photo, soft, truth = turn(parts, augment, rng)
-        if rng.random() < augment.synthetic:
+        if rng.random() < augment.synthetic or (self._is_own_truth(index) and not self.bare):
             cast, drawn = draw_shadow(truth, rng)
             if self._is_own_truth(index):
                 # Where the sun does not shine, nothing can take it away a second time.

@@ -28,11 +28,13 @@ def log_light(levels: np.ndarray) -> np.ndarray:
     return np.log((levels + BLACK) / (1 - SHOULDER * levels))
 
 
-def brighter(photo: np.ndarray, added: np.ndarray) -> np.ndarray:
+def brighter(
+    photo: np.ndarray, added: np.ndarray, *, black: np.float32 = BLACK, shoulder: np.float32 = SHOULDER
+) -> np.ndarray:
     """Return `photo` with more light, as `brightened` describes, pixel by pixel and not clamped."""
-    light = (photo + BLACK) / (1 - SHOULDER * photo)
+    light = (photo + black) / (1 - shoulder * photo)
     light *= np.exp(added)
-    return np.where(added == 0, photo, (light - BLACK) / (1 + SHOULDER * light))
+    return np.where(added == 0, photo, (light - black) / (1 + shoulder * light))
 
 
 def brightened(photo: np.ndarray, added: np.ndarray) -> Correction:

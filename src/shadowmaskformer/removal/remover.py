@@ -50,7 +50,7 @@ class ShadowRemover:
 
     def __init__(
         self,
-        weights: str | Path | None = None,
+        weights: str | Path | Session | None = None,
         *,
         method: Method = "network",
         runtime: str | None = None,
@@ -61,7 +61,8 @@ class ShadowRemover:
         """Load the weights.
 
         Args:
-            weights: shipped weights by name, a folder, `hf:owner/name`, or an exported file; None is "default".
+            weights: shipped weights by name, a folder, `hf:owner/name`, or an exported file; None is "default". Or a
+                network that is loaded already, such as `runtimes.torch.TorchSession(model)`.
             method: `network`, or `relight` for the floor that needs no weights.
             runtime: a name in `runtimes.BACKENDS`, such as `native` or `torch`; None chooses.
             device: `cpu`, `cuda`, `mps`, …; None chooses.
@@ -83,7 +84,11 @@ class ShadowRemover:
         self.method: Method = method
         self.session: Session | None = None
         if method == "network":
-            self.session = load_session(runtime, weights or "default", device=device, threads=threads)
+            self.session = (
+                load_session(runtime, weights or "default", device=device, threads=threads)
+                if weights is None or isinstance(weights, str | Path)
+                else weights
+            )
             task.check_network(self.session.config)
         looks_at_all = self.session is not None and not self.session.config.view_pixels
         self.working_pixels = working_pixels or (WORKING_PIXELS if looks_at_all else RELIT_PIXELS)

@@ -15,10 +15,11 @@ from PIL import Image
 from torch import Tensor
 
 from shadowmaskformer.arrays import Floats, from_float
-from shadowmaskformer.data import Sample, Samples
+from shadowmaskformer.data import Sample, Samples, Triplet
 from shadowmaskformer.detect.hints import Hint
 from shadowmaskformer.detect.scores import Counts, count, next_click
 from shadowmaskformer.detect.task import find
+from shadowmaskformer.errors import ConfigError
 from shadowmaskformer.network.model import UNetwork
 from shadowmaskformer.runtimes import Session
 from shadowmaskformer.runtimes.torch import TorchSession
@@ -38,7 +39,7 @@ PANEL_COLUMNS, PANEL_SIDE = 8, 160
 class Detection:
     """The task of a `Detector`; see `tasks.Task`."""
 
-    decides = "score"
+    bare = True
 
     def __init__(self, config: TrainConfig) -> None:
         self._seed = config.seed
@@ -75,8 +76,12 @@ class Detection:
         depth = batch.targets["depth"]
         return balanced_entropy(output, depth) + dice(output, depth)
 
-    def validation(self, groups: Mapping[str, Samples], *, pictures: int, size: int) -> Validation:
+    def validation(
+        self, groups: Mapping[str, Samples], also: Mapping[str, Sequence[Triplet]], *, pictures: int, size: int
+    ) -> Validation:
         """Hold out pictures of all groups together; what is known about them sorts them."""
+        if also:
+            raise ConfigError("pairs of other data sets are scored for shadow removal only", "leave {also} out")
         return Validation(list(groups.values()), pictures=pictures, size=size)
 
 
@@ -120,6 +125,8 @@ class Validation:
 
     `pairs` have a clean picture, of `drawn` only a mask is known, `bare` ones have no shadow.
     """
+
+    decides = "score"
 
     def __init__(self, held_out: Sequence[Samples], *, pictures: int, size: int) -> None:
         self.groups: dict[str, list[Sample]] = {"pairs": [], "drawn": [], "bare": []}

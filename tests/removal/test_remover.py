@@ -284,7 +284,7 @@ def test_a_rough_mask_is_snapped_unless_it_is_exact(photo: np.ndarray, mask: np.
     rough[9:23, 13:35] = 255
     snapped = relighter.remove_from_photo(Photo(photo), rough)
     assert (snapped.mask != mask / 255).sum() <= 4  # the corners are further away than the sides
-    assert any("the mask's edge was moved" in line for line in snapped.warnings)
+    assert any("the mask was widened" in line for line in snapped.warnings)
     exact = relighter.remove_from_photo(Photo(photo), rough, exact_mask=True)
     np.testing.assert_array_equal(exact.mask, rough / 255)
     assert exact.detection is None

@@ -17,7 +17,7 @@ from shadowmaskformer.cli.console import EXIT_INTERRUPTED, EXIT_OK, EXIT_SOME_FA
 
 __all__ = ["EXIT_INTERRUPTED", "EXIT_OK", "EXIT_SOME_FAILED", "build_parser", "main"]
 
-COMMANDS = ("remove", "info", "convert", "export", "benchmark", "data", "train", "evaluate", "reproduce")
+COMMANDS = ("remove", "serve", "info", "convert", "export", "benchmark", "data", "train", "evaluate", "reproduce")
 
 
 def build_parser(only: str | None = None) -> argparse.ArgumentParser:

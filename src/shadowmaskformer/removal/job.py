@@ -39,6 +39,8 @@ class Removal:
         mask: the mask that was used, (H, W), [0, 1].
         correction: how the light was changed, on a reduced copy of the photo; None when the mask was empty.
         warnings: one line each, for the user.
+        weight: how much of the correction each pixel takes at full strength, on the reduced copy; None if the
+            correction was not pasted into the photo.
     """
 
     before: Photo
@@ -46,6 +48,7 @@ class Removal:
     mask: Floats
     correction: Correction | None = None
     warnings: tuple[str, ...] = field(default=())
+    weight: Floats | None = None
 
     @property
     def shadow_share(self) -> float:

@@ -35,6 +35,8 @@ FACTS = "Shadowmaskformer-Facts"
 
 OPTIONS = {name: kind for name, kind in get_type_hints(Options).items() if name != "max_pixels"}
 
+JobId = Annotated[str, PathParameter(examples=["0f9e8d7c6b5a49382716051423324150"])]
+
 _MULTIPART = "multipart/form-data"
 _STATUSES: dict[int | str, str] = {
     400: "malformed, or for another host", 401: "no token, or a wrong one", 403: "from another page",
@@ -175,7 +177,6 @@ def create_app(workers: list[Worker], limits: Limits | None = None) -> FastAPI:
         response.headers["Location"] = f"/v1/jobs/{job.id}"
         return _described(queue, job)
 
-    JobId = Annotated[str, PathParameter(pattern="^[0-9a-f]{32}$", examples=["0f9e8d7c6b5a49382716051423324150"])]
     unknown = {**_responses(401, 404, 422)}
 
     def known(id: str) -> Job:

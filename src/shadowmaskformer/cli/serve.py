@@ -38,9 +38,7 @@ def run(args: argparse.Namespace) -> int:
     except ImportError as error:
         if isinstance(error, MissingExtraError) or (error.name or "").startswith("shadowmaskformer"):
             raise
-        raise MissingExtraError(
-            f"serving needs {error.name}", "pip install 'shadowmaskformer[serve]'"
-        ) from error
+        raise MissingExtraError(f"serving needs {error.name}", "pip install 'shadowmaskformer[serve]'") from error
     server = Server(host=args.host, port=args.port, token=args.token, workers=args.workers)
     page = f"{server.url}/#token={args.token}" if args.token else f"{server.url}/"
     print(f"shadowmaskformer is at {page}  (Ctrl-C ends it)", flush=True)

@@ -7,23 +7,20 @@ import json
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_type_hints
+from typing import Annotated, Any, Literal
 
 from fastapi import FastAPI, Request, Response
 from fastapi import Path as PathParameter
 from fastapi.responses import FileResponse, JSONResponse
-from fastapi.staticfiles import StaticFiles
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
-from starlette.formparsers import MultiPartException, MultiPartParser
 
 import shadowmaskformer
 from shadowmaskformer.batch import Worker
-from shadowmaskformer.detect import Hint
-from shadowmaskformer.errors import ConfigError, RequestError, ShadowMaskFormerError
+from shadowmaskformer.errors import RequestError, ShadowMaskFormerError
 from shadowmaskformer.photo import FORMATS
-from shadowmaskformer.removal.options import Options, complete
 from shadowmaskformer.serve import tasks
+from shadowmaskformer.serve.form import OPTIONS, documented, read_form
 from shadowmaskformer.serve.limits import Limits, error_headers, problem
 from shadowmaskformer.serve.metrics import CONTENT_TYPE, Metrics
 from shadowmaskformer.serve.queue import Job, Queue, State
@@ -33,31 +30,14 @@ EXAMPLE = Path(shadowmaskformer.__file__).parent / "assets" / "demo-photo.jpg"
 FACTS = "Shadowmaskformer-Facts"
 """The header with what there is to say about an answer, as JSON."""
 
-OPTIONS = {name: kind for name, kind in get_type_hints(Options).items() if name != "max_pixels"}
-
 JobId = Annotated[str, PathParameter(examples=["0f9e8d7c6b5a49382716051423324150"])]
 
-_MULTIPART = "multipart/form-data"
+_MEDIA_TYPES = {".css": "text/css", ".html": "text/html", ".js": "text/javascript", ".svg": "image/svg+xml"}
 _STATUSES: dict[int | str, str] = {
     400: "malformed, or for another host", 401: "no token, or a wrong one", 403: "from another page",
     408: "arrives too slowly", 413: "too many bytes or pixels", 415: "not a picture of a known format, or no form",
     422: "cannot be used", 429: "more than your share", 503: "busy or stopping",
 }  # fmt: skip
-
-
-class HintModel(BaseModel):
-    """A click (one point), a stroke (several) or a box, in the pixels of the upright photo."""
-
-    model_config = ConfigDict(extra="forbid")
-    points: list[tuple[float, float]] | None = Field(None, min_length=1, max_length=2000)
-    box: tuple[float, float, float, float] | None = Field(None, description="left, top, right, bottom")
-    shadow: bool = Field(True, description="false: this is not shadow")
-
-    def hint(self) -> Hint:
-        """Return it as the library knows it."""
-        if (self.points is None) == (self.box is None):
-            raise ConfigError("a hint has points or a box", "give one of them")
-        return Hint.box(*self.box) if self.box else Hint.stroke(self.points or (), shadow=self.shadow)
 
 
 class Problem(BaseModel):
@@ -97,10 +77,6 @@ class Health(BaseModel):
     status: Literal["ok"] = "ok"
 
 
-_hints = TypeAdapter(Annotated[list[HintModel], Field(max_length=200)])
-_kinds = {name: TypeAdapter(kind) for name, kind in OPTIONS.items()}
-
-
 def create_app(workers: list[Worker], limits: Limits | None = None) -> FastAPI:
     """Make the application.
 
@@ -129,12 +105,14 @@ def create_app(workers: list[Worker], limits: Limits | None = None) -> FastAPI:
         lifespan=lifespan,
         redirect_slashes=False,
     )
-    _handle_errors(app, metrics)
+    _handle_errors(app)
+    app.state.metrics, app.state.queue = metrics, queue
 
     async def submit(request: Request, task: str, function: Callable[..., tasks.Answer], *, kept: bool = False) -> Job:
-        photo, rest, size = await _read_form(request, limits, only_photo=task == "preview")
+        form = await read_form(request, limits, only_photo=task == "preview")
         client = request.client.host if request.client else ""
-        job = Job(task, client, function, (photo, *rest), size, kept=kept)
+        arguments = (form.photo, form.mask, form.hints, form.options)
+        job = Job(task, client, function, arguments, form.size, kept=kept)
         await queue.submit(job)
         return job
 
@@ -143,19 +121,19 @@ def create_app(workers: list[Worker], limits: Limits | None = None) -> FastAPI:
         await _finish(request, queue, job)
         return _response(job)
 
-    @app.post("/v1/remove", **_documented("remove", "the photo without its shadow, in its own format", "image/*"))
+    @app.post("/v1/remove", **_documented("the photo without its shadow, in its own format", "image/*"))
     async def remove(request: Request) -> Response:
         """Remove the shadow from a photo. Without a mask the shadows are found first."""
         return await answer(request, "remove", tasks.remove)
 
-    @app.post("/v1/mask", **_documented("mask", "the shadows, a gray PNG of the photo's shape", "image/png"))
+    @app.post("/v1/mask", **_documented("the shadows, a gray PNG of the photo's shape", "image/png"))
     async def mask(request: Request) -> Response:
         """Find the shadows of a photo, led by hints and by the mask so far."""
         return await answer(request, "mask", tasks.find_mask)
 
     @app.post(
         "/v1/correction",
-        **_documented("correction", "float16, little-endian, (height, width, 8)", "application/octet-stream"),
+        **_documented("float16, little-endian, (height, width, 8)", "application/octet-stream"),
     )
     async def correction(request: Request) -> Response:
         """Say how the light changes, small, for a live preview.
@@ -165,12 +143,12 @@ def create_app(workers: list[Worker], limits: Limits | None = None) -> FastAPI:
         """
         return await answer(request, "correction", tasks.correction)
 
-    @app.post("/v1/preview", **_documented("preview", "a JPEG to look at", "image/jpeg"))
+    @app.post("/v1/preview", **_documented("a JPEG to look at", "image/jpeg", only_photo=True))
     async def preview(request: Request) -> Response:
         """Show a photo in a format that every browser reads."""
         return await answer(request, "preview", tasks.preview)
 
-    @app.post("/v1/jobs", status_code=202, **_documented("remove", None, None), response_model=JobModel)
+    @app.post("/v1/jobs", status_code=202, **_documented(None, None), response_model=JobModel)
     async def start_job(request: Request, response: Response) -> JobModel:
         """Remove the shadow from a photo, without waiting for it."""
         job = await submit(request, "remove", tasks.remove, kept=True)
@@ -232,77 +210,20 @@ def create_app(workers: list[Worker], limits: Limits | None = None) -> FastAPI:
     async def example() -> FileResponse:
         return FileResponse(EXAMPLE, media_type="image/jpeg")
 
-    app.mount("/", _Page(directory=PAGE, html=True))
+    for file in sorted(PAGE.iterdir()):
+        _add_file(app, file)
     return app
 
 
-class _Page(StaticFiles):
-    """The page's files, always asked for anew: they change with the package."""
+def _add_file(app: FastAPI, file: Path) -> None:
+    """Serve one file of the page: by its exact name, so that no path leads elsewhere."""
 
-    def file_response(self, *args: Any, **kwargs: Any) -> Response:
-        response = super().file_response(*args, **kwargs)
-        response.headers["Cache-Control"] = "no-cache"
-        return response
+    async def serve() -> FileResponse:
+        # Asked for anew each time: the files change with the package.
+        return FileResponse(file, media_type=_MEDIA_TYPES[file.suffix], headers={"Cache-Control": "no-cache"})
 
-
-class _Parser(MultiPartParser):
-    spool_max_size = 1 << 40  # in memory: the bytes were counted, and the disk may be read-only
-
-
-async def _read_form(
-    request: Request, limits: Limits, *, only_photo: bool
-) -> tuple[bytes, tuple[Any, ...], int]:
-    """Return the photo, the other arguments of a task, and the number of bytes.
-
-    Raises:
-        RequestError: not a form, or parts that are missing, unknown or repeated.
-        ConfigError: an option of the wrong kind or out of its range.
-    """
-    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != _MULTIPART:
-        raise RequestError("the request is not a form", f"send {_MULTIPART} with a part `photo`", status=415)
-    fields = ("frame",) if only_photo else ("hints", *OPTIONS)
-    files = ("photo",) if only_photo else ("photo", "mask")
-    parser = _Parser(
-        request.headers,
-        request.stream(),
-        max_files=len(files),
-        max_fields=len(fields),
-        max_part_size=limits.field_bytes,
-    )
-    try:
-        items = (await parser.parse()).multi_items()
-    except (MultiPartException, ValueError) as error:
-        raise RequestError(f"the form is malformed ({error})", status=400) from error
-    texts: dict[str, str] = {}
-    data: dict[str, bytes] = {}
-    for name, value in items:
-        wanted = fields if isinstance(value, str) else files
-        if name not in wanted or name in texts or name in data:
-            kind = "field" if isinstance(value, str) else "file"
-            what = "given twice" if name in wanted else f"no {kind} of this form; the {kind}s are {', '.join(wanted)}"
-            raise RequestError(f"{name!r} is {what}", status=422)
-        if isinstance(value, str):
-            texts[name] = value
-        else:
-            data[name] = await value.read()
-            await value.close()
-    if "photo" not in data:
-        raise RequestError("the part `photo` is missing", "send the photo as a file of this name", status=422)
-    hints = [each.hint() for each in _parsed("hints", _hints.validate_json, texts.pop("hints", "[]"))]
-    given = {name: _parsed(name, _kinds[name].validate_python, text) for name, text in texts.items()}
-    options: Options = {**given, "max_pixels": limits.pixels}  # type: ignore[typeddict-item]
-    complete(options)
-    size = sum(map(len, data.values()))
-    return data["photo"], (options,) if only_photo else (data.get("mask"), hints, options), size
-
-
-def _parsed(name: str, validate: Callable[[Any], Any], text: str) -> Any:
-    try:
-        return validate(text)
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = "".join(f"[{part!r}]" for part in first["loc"])
-        raise ConfigError(f"{name}{where} is {text[:40]!r}", first["msg"].replace("{", "(").replace("}", ")")) from error
+    for path in (f"/{file.name}", *(["/"] if file.name == "index.html" else [])):
+        app.add_api_route(path, serve, include_in_schema=False)
 
 
 async def _finish(request: Request, queue: Queue, job: Job) -> None:
@@ -338,12 +259,10 @@ def _response(job: Job) -> Response:
 
 def _described(queue: Queue, job: Job) -> JobModel:
     error = job.error.said("http") if job.error else None
-    return JobModel(
-        id=job.id, state=job.state, progress=round(job.progress, 3), place=queue.place(job), error=error
-    )
+    return JobModel(id=job.id, state=job.state, progress=round(job.progress, 3), place=queue.place(job), error=error)
 
 
-def _handle_errors(app: FastAPI, metrics: Metrics) -> None:
+def _handle_errors(app: FastAPI) -> None:
     def answer(request: Request, error: Exception) -> Response:
         if isinstance(error, HTTPException):
             error = RequestError(str(error.detail).lower(), status=error.status_code)
@@ -354,52 +273,21 @@ def _handle_errors(app: FastAPI, metrics: Metrics) -> None:
     for kind in (ShadowMaskFormerError, HTTPException, Exception):
         app.add_exception_handler(kind, answer)
 
-    @app.middleware("http")
-    async def count(request: Request, proceed: Callable[[Request], Any]) -> Response:
-        response = await proceed(request)
-        route = request.scope.get("route")
-        metrics.answered(getattr(route, "path", "other"), response.status_code)
-        return response
-
 
 def _responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
     texts = {**_STATUSES, 404: "unknown", 409: "not done, or cancelled"}
     return {status: {"model": Problem, "description": texts[status]} for status in statuses}
 
 
-def _documented(task: str, what: str | None, media_type: str | None) -> dict[str, Any]:
-    """Return the part of the OpenAPI document that FastAPI cannot derive: the form is read by hand."""
-    properties: dict[str, Any] = {"photo": {"type": "string", "format": "binary", "description": "a picture file"}}
-    if task != "preview":
-        properties["mask"] = {
-            "type": "string", "format": "binary",
-            "description": "a picture file of the photo's shape, white = shadow; without it the shadow is found",
-        }  # fmt: skip
-        properties["hints"] = {
-            "type": "string", "contentMediaType": "application/json", "contentSchema": _hints.json_schema(),
-            "description": "clicks, strokes and boxes, as JSON", "example": '[{"points": [[512, 380]]}]',
-        }  # fmt: skip
-    names = OPTIONS if task != "preview" else ("frame",)
-    properties |= {name: _kinds[name].json_schema() for name in names}
-    examples = {
-        "a mask": {"value": {"photo": "@beach.jpg", "mask": "@mask.png"}},
-        "a click": {"value": {"photo": "@beach.jpg", "hints": '[{"points": [[512, 380]]}]'}},
-    }
-    form = {
-        "schema": {
-            "type": "object", "properties": properties, "required": ["photo"], "additionalProperties": False,
-        },
-        "examples": examples if task != "preview" else {"a photo": {"value": {"photo": "@beach.tif"}}},
-    }  # fmt: skip
+def _documented(what: str | None, media_type: str | None, *, only_photo: bool = False) -> dict[str, Any]:
+    """Return the part of the OpenAPI document that FastAPI cannot derive: forms and answers are bytes."""
     responses = _responses(*(int(status) for status in _STATUSES))
-    documented: dict[str, Any] = {
-        "responses": responses, "openapi_extra": {"requestBody": {"required": True, "content": {_MULTIPART: form}}},
-    }  # fmt: skip
+    found: dict[str, Any] = {"responses": responses, "openapi_extra": documented(only_photo=only_photo)}
     if what is not None and media_type is not None:
-        documented["response_class"] = Response
+        found["response_class"] = Response
         responses[200] = {
             "description": what,
             "content": {media_type: {"schema": {"type": "string", "format": "binary"}}},
             "headers": {FACTS: {"description": "size, warnings and more, as JSON", "schema": {"type": "string"}}},
         }
-    return documented
+    return found

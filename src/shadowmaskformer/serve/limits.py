@@ -7,7 +7,7 @@ import hmac
 import ipaddress
 import json
 import socket
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -79,6 +79,8 @@ def error_headers(error: ShadowMaskFormerError) -> dict[str, str]:
         headers["Retry-After"] = str(error.retry_after)
     if error.http_status == 401:
         headers["WWW-Authenticate"] = "Bearer"
+    if error.http_status in (408, 413):
+        headers["Connection"] = "close"  # the rest of the body is not wanted
     return headers
 
 
@@ -90,10 +92,19 @@ class Guard:
         limits: see `Limits`.
         host: the address that the server listens on.
         token: what every request to the API must bring; None asks for none.
+        answered: told the route and the status of each answer.
     """
 
-    def __init__(self, app: ASGIApp, *, limits: Limits, host: str, token: str | None = None) -> None:
-        self._app, self._limits, self._token = app, limits, token
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        limits: Limits,
+        host: str,
+        token: str | None = None,
+        answered: Callable[[str, int], None] = lambda route, status: None,
+    ) -> None:
+        self._app, self._limits, self._token, self._answered = app, limits, token, answered
         self._any_address = host in ("", "0.0.0.0", "::")
         self._hosts = {*LOOPBACK, host.lower(), socket.gethostname().lower()}
         self._held = 0
@@ -106,7 +117,11 @@ class Guard:
         if scope["type"] != "http":
             await send({"type": "websocket.close", "code": 1000})
             return
-        guarded = _with_headers(send)
+
+        def started(status: int) -> None:
+            self._answered(getattr(scope.get("route"), "path", "other"), status)
+
+        guarded = _with_headers(send, started)
         try:
             self._check(scope)
             body = _Body(receive, self, _declared(scope))
@@ -122,6 +137,8 @@ class Guard:
     def _check(self, scope: Scope) -> None:
         """Raise RequestError for a request from elsewhere."""
         headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
+        if sum(len(name) + len(value) for name, value in scope["headers"]) > self._limits.header_bytes:
+            raise RequestError("the headers are too long", status=431)
         host = headers.get(b"host", "")
         if not self._is_ours(_name_of(host)):
             raise RequestError(f"this server is not called {host!r}", "use the address that it printed", status=400)
@@ -221,9 +238,10 @@ def _name_of(host: str) -> str:
     return host.partition(":")[0].lower()
 
 
-def _with_headers(send: Send) -> Send:
+def _with_headers(send: Send, started: Callable[[int], None]) -> Send:
     async def guarded(message: Message) -> None:
         if message["type"] == "http.response.start":
+            started(message["status"])
             own: Iterable[tuple[bytes, bytes]] = message.get("headers", ())
             extra = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
             message = {**message, "headers": [*own, *extra]}

@@ -12,10 +12,11 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal
 
 from shadowmaskformer.batch import Worker
-from shadowmaskformer.errors import RequestError, ShadowMaskFormerError
+from shadowmaskformer.errors import RequestError, ShadowMaskFormerError, WorkerDiedError
 from shadowmaskformer.serve.limits import Limits
 from shadowmaskformer.serve.metrics import Metrics
 from shadowmaskformer.serve.tasks import Answer
@@ -90,18 +91,25 @@ class Queue:
         self._pace: dict[str, float] = {}  # seconds for each byte that came in
         self._threads = ThreadPoolExecutor(len(workers), thread_name_prefix="worker")
         self._loops: list[asyncio.Task[None]] = []
+        self._stopping = False
+        self._killed: set[Worker] = set()
 
     async def start(self) -> None:
         """Begin to take jobs."""
         self._loops = [asyncio.create_task(self._serve(worker)) for worker in self._workers]
         self._loops.append(asyncio.create_task(self._tidy()))
 
+    def drop(self) -> None:
+        """End all jobs and take no more."""
+        self._stopping = True
+        for job in [*self._waiting, *self._running]:
+            job.end("failed", error=_stopping())
+
     async def stop(self) -> None:
-        """End everything, running jobs too."""
+        """End everything, the workers too."""
+        self.drop()
         for loop in self._loops:
             loop.cancel()
-        for job in [*self._waiting, *self._running]:
-            job.end("failed", error=RequestError("the server is stopping", "try again", status=503, retry_after=5))
         for worker in self._workers:
             worker.close()
         await asyncio.gather(*self._loops, return_exceptions=True)
@@ -118,6 +126,8 @@ class Queue:
         Raises:
             RequestError: 429, the client has its share already; or 503, the queue is full.
         """
+        if self._stopping:
+            raise _stopping()
         later = max(1, math.ceil(sum(other.expected_s for other in self._waiting) / len(self._workers)))
         own = sum(other.client == job.client for other in [*self._waiting, *self._running])
         if own >= self._limits.share:
@@ -149,8 +159,7 @@ class Queue:
         job.end("cancelled")
         with suppress(ValueError):
             self._waiting.remove(job)
-        if job in self._running:
-            self._running[job].kill()
+        self._interrupt(job)
 
     async def _serve(self, worker: Worker) -> None:
         loop = asyncio.get_running_loop()
@@ -162,9 +171,18 @@ class Queue:
             job.state, job.began = "running", time.monotonic()
             timer = loop.call_later(self._limits.job_s, self._overrun, job)
             try:
-                answer = await loop.run_in_executor(self._threads, lambda: worker.call(job.function, *job.arguments))
+                work = partial(worker.call, job.function, *job.arguments)
+                answer = await loop.run_in_executor(self._threads, work)
                 self._learn(job)
                 job.end("done", answer)
+            except WorkerDiedError as error:
+                if worker in self._killed and job.state == "running":
+                    # Killed for the job before, which had ended already when the signal came.
+                    job.state = "waiting"
+                    self._waiting.appendleft(job)
+                else:
+                    job.end("failed", error=error)
+                self._killed.discard(worker)
             except ShadowMaskFormerError as error:
                 job.end("failed", error=error)
             except Exception:
@@ -179,7 +197,12 @@ class Queue:
         seconds = self._limits.job_s
         error = RequestError(f"not done after {seconds:g} s", "send a smaller photo", status=503, retry_after=60)
         job.end("failed", error=error)
-        self._running[job].kill()
+        self._interrupt(job)
+
+    def _interrupt(self, job: Job) -> None:
+        if job in self._running:
+            self._killed.add(self._running[job])
+            self._running[job].kill()
 
     def _learn(self, job: Job) -> None:
         assert job.began is not None
@@ -190,10 +213,14 @@ class Queue:
         """Forget results that nobody fetches, and cancel jobs that nobody asks for."""
         while True:
             await asyncio.sleep(min(1.0, self._limits.kept_s / 4))
-            oldest = sorted(self._kept.values(), key=lambda job: job.asked)
-            held = sum(len(job.answer.data) for job in oldest if job.answer)
-            for job in oldest:
+            kept = [*self._kept.values()]
+            held = sum(len(job.answer.data) for job in kept if job.answer)
+            for job in kept:
                 if time.monotonic() - job.asked > self._limits.kept_s or held > self._limits.kept_bytes:
                     held -= len(job.answer.data) if job.answer else 0
                     self.cancel(job)
                     del self._kept[job.id]
+
+
+def _stopping() -> RequestError:
+    return RequestError("the server is stopping", "try again", status=503, retry_after=5)

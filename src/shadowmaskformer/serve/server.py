@@ -57,7 +57,7 @@ class Server(uvicorn.Server):
         self._socket = _bound(host, port)
         super().__init__(
             uvicorn.Config(
-                Guard(app, limits=limits, host=host, token=token),
+                Guard(app, limits=limits, host=host, token=token, answered=app.state.metrics.answered),
                 http=protocol(limits.header_s),
                 h11_max_incomplete_event_size=limits.header_bytes,
                 ws="none",
@@ -71,11 +71,22 @@ class Server(uvicorn.Server):
         )
 
     @property
+    def address(self) -> tuple[str, int]:
+        """Host and port that it listens on."""
+        host, port = self._socket.getsockname()[:2]
+        return host, port
+
+    @property
     def url(self) -> str:
         """Where the page is, from this computer."""
-        host, port = self._socket.getsockname()[:2]
+        host, port = self.address
         name = "localhost" if host in ("0.0.0.0", "::", *LOOPBACK) else f"[{host}]" if ":" in host else host
         return f"http://{name}:{port}"
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Answer what is open, then stop."""
+        self.app.state.queue.drop()
+        await super().shutdown(sockets)
 
     def serve_forever(self) -> None:
         """Serve until a signal ends it."""

@@ -1,5 +1,7 @@
 """What the worker processes do for the server: bytes in, bytes out."""
 
+# pyright: reportTypedDictNotRequiredAccess=false
+# `complete` fills in every option.
 from __future__ import annotations
 
 import io
@@ -13,7 +15,7 @@ from shadowmaskformer.arrays import average_down, fit_pixels, from_float
 from shadowmaskformer.detect import Hint
 from shadowmaskformer.errors import MaskError, said
 from shadowmaskformer.photo import Metadata, Photo, encode_photo, read_photo, sniff
-from shadowmaskformer.removal.options import Options
+from shadowmaskformer.removal.options import Options, complete
 from shadowmaskformer.removal.remover import ShadowRemover
 
 CORRECTION_PIXELS = 640 * 640
@@ -30,11 +32,11 @@ class Answer:
     facts: dict[str, Any]
 
 
-def remove(
-    remover: ShadowRemover, photo: bytes, mask: bytes | None, hints: Sequence[Hint], options: Options
-) -> Answer:
+def remove(remover: ShadowRemover, photo: bytes, mask: bytes | None, hints: Sequence[Hint], options: Options) -> Answer:
     """Return the photo without its shadow, as a file."""
-    result = remover.remove_file(_named(photo, "photo"), _named(mask, "mask"), **({"hints": hints} if hints else {}), **options)  # XXX
+    result = remover.remove_file(
+        _named(photo, "photo"), mask and _named(mask, "mask"), **({"hints": hints} if hints else {}), **options
+    )  # XXX
     format = sniff(result.data)
     assert format is not None
     warnings = [said(line, "http") for line in result.warnings]
@@ -47,7 +49,7 @@ def find_mask(
 ) -> Answer:
     """Return the shadows of a photo as a soft mask, a gray PNG, and the list of them."""
     read = _read(photo, options)
-    found = remover.detector.detect(read.pixels, mask=_named(mask, "mask"), hints=hints)
+    found = remover.detector.detect(read.pixels, mask=mask and _named(mask, "mask"), hints=hints)
     shadows = [{"share": round(each.share, 5), "box": [int(edge) for edge in each.box]} for each in found.shadows]
     levels = from_float(found.mask)
     data = encode_photo(Photo(np.repeat(levels[..., None], 3, axis=2), gray=True), format="PNG")
@@ -63,7 +65,9 @@ def correction(
     correction that each pixel takes.
     """
     read = _read(photo, options)
-    removal = remover.remove_from_photo(read, _named(mask, "mask"), **({"hints": hints} if hints else {}), **options)  # XXX
+    removal = remover.remove_from_photo(
+        read, mask and _named(mask, "mask"), **({"hints": hints} if hints else {}), **options
+    )  # XXX
     if removal.correction is None or removal.weight is None:
         raise MaskError("the mask is empty", "paint over the shadow")
     height, width = fit_pixels(read.height, read.width, CORRECTION_PIXELS)
@@ -74,7 +78,9 @@ def correction(
     return Answer(planes.tobytes(), "application/octet-stream", facts)
 
 
-def preview(remover: ShadowRemover, photo: bytes, options: Options) -> Answer:
+def preview(
+    remover: ShadowRemover, photo: bytes, mask: bytes | None, hints: Sequence[Hint], options: Options
+) -> Answer:
     """Return a JPEG to look at, for formats that browsers do not read; colours keep their profile."""
     read = _read(photo, options)
     levels = from_float(average_down(read.pixels, *fit_pixels(read.height, read.width, PREVIEW_PIXELS)))
@@ -84,14 +90,12 @@ def preview(remover: ShadowRemover, photo: bytes, options: Options) -> Answer:
 
 
 def _read(photo: bytes, options: Options) -> Photo:
-    chosen = {name: options[name] for name in ("max_pixels", "frame") if name in options}
-    return read_photo(photo, name="photo", **chosen)
+    chosen = complete(options)
+    return read_photo(photo, name="photo", max_pixels=chosen["max_pixels"], frame=chosen["frame"])
 
 
-def _named(data: bytes | None, name: str) -> BinaryIO | None:
+def _named(data: bytes, name: str) -> BinaryIO:
     """Return a part of the request as a file that messages call by the part's name."""
-    if data is None:
-        return None
     file = io.BytesIO(data)
     file.name = name
     return file

@@ -51,8 +51,8 @@ class Server(uvicorn.Server):
             raise ConfigError(f"workers is {workers}", "give at least 1")
         limits = limits or Limits()
         count = workers or min(2, cores())
-        made = [Worker(**{"threads": max(1, cores() // count), **arguments}) for _ in range(count)]
-        app = create_app(made, limits)
+        self.workers = [Worker(**{"threads": max(1, cores() // count), **arguments}) for _ in range(count)]
+        app = create_app(self.workers, limits)
         self.app = app
         self._socket = _bound(host, port)
         super().__init__(

@@ -50,7 +50,7 @@ export class Screen {
     }
     const { busy, done, scene, history, result } = work;
     document.body.dataset.state = done ? "done" : busy ?? "edit";
-    document.body.dataset.tool = done ? "compare" : state.tool;
+    document.body.dataset.mode = done ? "compare" : state.tool;
     $("about").textContent = `${work.name}  ${scene.photo.width} × ${scene.photo.height}`;
     for (const button of document.querySelectorAll("[data-tool]")) button.setAttribute("aria-checked", !done && button.dataset.tool === state.tool);
     $("size").value = state.brush;

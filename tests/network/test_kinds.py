@@ -105,7 +105,7 @@ def test_without_a_kind_it_is_a_shadowmaskformer():
 
 
 def test_an_unknown_kind_is_named():
-    with pytest.raises(ConfigError, match="no kind of network 'gpt'; known: shadowmaskformer; upgrade"):
+    with pytest.raises(ConfigError, match="no kind of network 'gpt'; known: shadowmaskformer, detector; upgrade"):
         config_from_dict({"kind": "gpt"})
 
 

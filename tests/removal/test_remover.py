@@ -367,3 +367,17 @@ def test_a_large_photo_is_relit_at_its_own_resolution(photo: np.ndarray, mask: n
     difference = np.abs(small.remove(big, big_mask).astype(float) - full.remove(big, big_mask))
     assert difference.mean() < 2
     assert np.array_equal(small.remove(big, big_mask)[:8], big[:8])
+
+
+def test_a_mask_too_small_leaves_no_dark_rim(relighter: ShadowRemover):
+    free = np.full((96, 128, 3), 0.6, np.float32) + np.random.default_rng(0).normal(0, 0.01, (96, 128, 3))
+    photo = free.astype(np.float32).copy()
+    photo[20:76, 30:100] *= 0.5
+    mask = np.zeros((96, 128), np.float32)
+    mask[23:73, 33:97] = 1
+    result = relighter.remove(photo, mask)
+    rim = np.zeros_like(mask, bool)
+    rim[20:76, 30:100] = True
+    rim &= mask == 0
+    assert abs(result[rim].mean() - free[rim].mean()) < 0.3 * abs(photo[rim].mean() - free[rim].mean())
+    assert np.array_equal(result[:8], photo[:8])

@@ -77,7 +77,7 @@ def test_a_recipe_file_is_read_and_a_missing_one_named(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
     path.write_text('variant = "small"\nsteps = 5\n')
     assert load_recipe(str(path)).steps == 5
-    with pytest.raises(ConfigError, match="cpu, paper"):
+    with pytest.raises(ConfigError, match="cpu, detector, paper, photo"):
         load_recipe("papers")
     path.write_text("variant = \n")
     with pytest.raises(ConfigError, match="not TOML"):

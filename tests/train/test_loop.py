@@ -22,7 +22,7 @@ from PIL import Image
 torch = pytest.importorskip("torch")
 
 from shadowmaskformer import train  # noqa: E402
-from shadowmaskformer.errors import ConfigError, OutputError, TrainingError  # noqa: E402
+from shadowmaskformer.errors import ConfigError, DatasetError, OutputError, TrainingError  # noqa: E402
 from shadowmaskformer.network import weights  # noqa: E402
 from shadowmaskformer.train import learner, loop, startup, tasks, validation  # noqa: E402
 from shadowmaskformer.train.batches import Batch  # noqa: E402
@@ -119,12 +119,48 @@ def test_validation_is_in_the_light_that_the_recipe_asks_for(data: Path, tmp_pat
     for truth in ("as-taken", "own-light"):
         config = dataclasses.replace(QUICK, truth=truth)
         split, processes = startup.split_data(config, folder), Processes(0, 1, torch.device("cpu"))
-        _, checked = startup.open_samples(config, split, task_of(config), tmp_path / "cache", processes, quiet=True)
+        _, checked = startup.open_samples(config, split, {}, task_of(config), tmp_path / "cache", processes, quiet=True)
         assert checked is not None
         (sample, *_) = checked.groups["unseen"]
         shifts.append(float(np.abs(sample.truth - sample.photo)[sample.mask == 0].mean()))
     assert shifts[0] > 0.05
     assert shifts[1] < 0.01
+
+
+def test_other_pairs_decide_as_their_user_gets_them(data: Path, tmp_path: Path) -> None:
+    other = write_pairs(tmp_path / "outside", count=3)
+    config = dataclasses.replace(QUICK, embedding="mape-physical")
+    result = train.run(config, data, tmp_path / "run", also=[other])
+    log = read_log(tmp_path / "run")
+    floor, *scored = [line for line in log if "floor_outside_shadow" in line or "outside_shadow" in line]
+    assert floor["floor_outside_edge"] > 15
+    assert len(scored) == QUICK.validations
+    for line in scored:
+        assert line["used"] == pytest.approx((line["outside_shadow"] + line["outside_edge"]) / 2, abs=1e-3)
+    assert result.best is not None
+    assert result.best["used"] == max(line["used"] for line in scored)
+
+
+def test_photographs_are_trained_on_with_drawn_shadows(data: Path, tmp_path: Path) -> None:
+    photos = tmp_path / "photos"
+    photos.mkdir()
+    for path in (data / "train" / "gt").iterdir():
+        shutil.copy(path, photos / f"more-{path.name}")
+    config = dataclasses.replace(QUICK, augment={})
+    split, processes = startup.split_data(config, data, photos), Processes(0, 1, torch.device("cpu"))
+    samples, _ = startup.open_samples(config, split, {}, task_of(config), tmp_path / "cache", processes, quiet=True)
+    drawn = [samples.draw(position, 48) for position in range(len(samples))]
+    added = [sample for sample in drawn if sample.name.startswith("photos/")]
+    assert len(added) == 8
+    assert len(drawn) == len(added) + len(startup.split_data(config, data).train)
+    for sample in added:
+        assert (sample.photo <= sample.truth + 1e-6).all()
+        assert (sample.photo < sample.truth - 0.05)[sample.mask > 0.5].any()
+
+
+def test_a_folder_without_photographs_is_named(data: Path, tmp_path: Path) -> None:
+    with pytest.raises(DatasetError, match="holds no photographs"):
+        startup.split_data(QUICK, data, tmp_path)
 
 
 def test_loss_falls_on_few_pictures(data: Path, tmp_path: Path) -> None:
@@ -195,6 +231,8 @@ def test_a_batch_that_processes_cannot_share_is_refused(
             data,
             [],
             tasks.task_of(QUICK),
+            photos=None,
+            also=(),
             hours=None,
             init=None,
             before=None,

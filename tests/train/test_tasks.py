@@ -16,7 +16,7 @@ torch = pytest.importorskip("torch")
 from torch import Tensor  # noqa: E402
 
 from shadowmaskformer import train  # noqa: E402
-from shadowmaskformer.data import Sample, Samples  # noqa: E402
+from shadowmaskformer.data import Sample, Samples, Triplet  # noqa: E402
 from shadowmaskformer.errors import ConfigError  # noqa: E402
 from shadowmaskformer.network import weights  # noqa: E402
 from shadowmaskformer.network.config import NetworkConfig  # noqa: E402
@@ -41,7 +41,7 @@ class Finder(UNetwork):
 
 
 class Finding:
-    decides = "agreement"
+    bare = True
     curves: Mapping[str, Sequence[ScoreCurve]] = {"agreement": [ScoreCurve("agreement", "all")]}
 
     def __init__(self, config: TrainConfig) -> None: ...
@@ -57,11 +57,15 @@ class Finding:
     def loss(self, output: Tensor, batch: Batch) -> Tensor:
         return torch.nn.functional.binary_cross_entropy_with_logits(output, batch.targets["mask"])
 
-    def validation(self, groups: Mapping[str, Samples], *, pictures: int, size: int) -> Agreement:
+    def validation(
+        self, groups: Mapping[str, Samples], also: Mapping[str, Sequence[Triplet]], *, pictures: int, size: int
+    ) -> Agreement:
         return Agreement([samples.whole(0, size) for samples in groups.values()])
 
 
 class Agreement:
+    decides = "agreement"
+
     def __init__(self, samples: list[Sample]) -> None:
         self._samples = samples
 

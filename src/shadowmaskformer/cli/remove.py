@@ -50,7 +50,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         dest="feather_px",
         type=float,
         metavar="PX",
-        help="width of the soft border (default: fits the photo)",
+        help="fade within PX of the mask (default: where the shadow fades)",
     )
     mask.add_argument("--invert-mask", action="store_true", help="the mask is black where the shadow is")
     how = parser.add_argument_group("how")

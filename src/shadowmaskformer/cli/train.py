@@ -35,6 +35,20 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="training time; the schedule is fitted to it, validation is not counted",
     )
     parser.add_argument("--init", metavar="WEIGHTS", help="start from these weights: a folder, a file or a name")
+    parser.add_argument(
+        "--photos",
+        type=Path,
+        metavar="DIR",
+        help="photographs to train on beside the pairs, with shadows drawn on them",
+    )
+    parser.add_argument(
+        "--also",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="DIR",
+        help="further pairs to validate on, as a user gets the result; the best weights are chosen by them; repeatable",
+    )
     parser.add_argument("--resume", action="store_true", help="continue the run in RUN")
     parser.add_argument(
         "--set",
@@ -74,12 +88,14 @@ def run(args: argparse.Namespace) -> int:
 
     if args.hours is not None and not 0 < args.hours < math.inf:
         raise ConfigError(f"--hours is {args.hours:g}", "give a positive number")
-    data, hours = args.data, args.hours
+    data, hours, photos, also = args.data, args.hours, args.photos, args.also
     if args.resume:
         # Options that are not given again keep their values.
         before = read_description(args.output)
         data = data or Path(before["about"]["folder"])
         hours = before["facts"]["hours"] if hours is None else hours
+        photos = photos or before["about"].get("photos")
+        also = also or before["about"].get("also", [])
         config = (
             load_recipe(args.recipe, args.set)
             if args.recipe
@@ -104,6 +120,8 @@ def run(args: argparse.Namespace) -> int:
             init=args.init,
             resume=args.resume,
             allow_change=args.allow_change,
+            photos=photos,
+            also=also,
             cache=args.cache,
             quiet=args.quiet,
         )
@@ -118,10 +136,12 @@ def run(args: argparse.Namespace) -> int:
         print(f"stopped after {result.steps} steps; continue with: {command}", file=sys.stderr)
         return 130
     best = result.best or {}
-    scores = "; ".join(
+    scores = [
         f"{group} scenes {best[f'{group}_psnr_all']:.2f} dB, MAE {best[f'{group}_mae_all']:.2f}"
         for group in ("unseen", "seen")
         if f"{group}_psnr_all" in best
-    )
-    print(f"{args.output / 'best'}, {result.steps} steps; validation: {scores or 'none'}")
+    ]
+    if "used" in best:
+        scores.append(f"as used {best['used']:.2f} dB")
+    print(f"{args.output / 'best'}, {result.steps} steps; validation: {'; '.join(scores) or 'none'}")
     return 0

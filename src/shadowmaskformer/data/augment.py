@@ -27,7 +27,10 @@ class Augment:
         exposure: greatest change of brightness, in stops of sRGB value, up or down.
         white_balance: greatest change of red and of blue against green, in stops.
         mask_jitter: probability of a roughened mask.
-        synthetic: probability of a synthetic shadow on the clean picture in place of the photographed one.
+        synthetic: probability of a synthetic shadow on the clean picture in place of the photographed one; a picture
+            whose clean one is not known keeps its shadows and gets one more.
+        gamma: greatest exponent of brightness, in powers of two, up or down.
+        decoys: probability of dark things pasted into the picture that are no shadow.
     """
 
     crop: float = 0.0
@@ -38,11 +41,13 @@ class Augment:
     white_balance: float = 0.0
     mask_jitter: float = 0.0
     synthetic: float = 0.0
+    gamma: float = 0.0
+    decoys: float = 0.0
 
     def __post_init__(self) -> None:
         for f in fields(self):
             value = getattr(self, f.name)
-            limit = 4.0 if f.name in ("exposure", "white_balance") else 1.0
+            limit = 4.0 if f.name in ("exposure", "white_balance", "gamma") else 1.0
             if not 0 <= value <= limit:
                 raise ConfigError(f"augment.{f.name} is {value}; expected a number from 0 to {limit:g}")
 
@@ -68,6 +73,9 @@ def turn(pictures: tuple[Floats, ...], augment: Augment, rng: np.random.Generato
 
 def change_light(photo: Floats, truth: Floats, augment: Augment, rng: np.random.Generator) -> tuple[Floats, Floats]:
     """Return photo and truth, (H, W, 3), in another exposure and white balance, clipped as in a camera."""
+    if augment.gamma:
+        exponent = np.float32(np.exp2(rng.uniform(-1, 1) * augment.gamma))
+        photo, truth = photo**exponent, truth**exponent
     if augment.exposure == 0 and augment.white_balance == 0:
         return photo, truth
     stops = np.full(3, rng.uniform(-1, 1) * augment.exposure)

@@ -56,6 +56,35 @@ def derive_mask(shadow: Floats, clean: Floats) -> Floats:
     >>> float(mask[:, :15].mean()), float(mask[:, 17:].mean())
     (1.0, 0.0)
     """
+    umbra, _ = _umbra_and_depth(shadow, clean)
+    return grow(umbra, GROWTH * min(umbra.shape))
+
+
+def derive_depth(shadow: Floats, clean: Floats) -> Floats:
+    """Return how deep in shadow each pixel of `shadow` is, as a share of the shadow's own depth.
+
+    Args:
+        shadow: RGB with the shadow, (H, W, 3), [0, 1].
+        clean: the same view without it, as `shadow`.
+
+    Returns:
+        (H, W), [0, 1]: 1 in the umbra, falling across the penumbra, 0 away from `derive_mask`.
+
+    >>> clean = np.full((32, 48, 3), 0.8, np.float32)
+    >>> shadow = clean.copy()
+    >>> shadow[:, :16] *= 0.4
+    >>> depth = derive_depth(shadow, clean)
+    >>> float(depth[:, :15].min().round(2)), float(depth[:, 17:].max())
+    (1.0, 0.0)
+    """
+    umbra, depth = _umbra_and_depth(shadow, clean)
+    side = min(umbra.shape)
+    near = box_mean(grow(umbra, GROWTH * side), round(VOTE * side))
+    return np.maximum(umbra, depth * near)
+
+
+def _umbra_and_depth(shadow: Floats, clean: Floats) -> tuple[Floats, Floats]:
+    """Return where the shadow has its full depth, 0 or 1, and the depth itself, [0, 1], (H, W) each."""
     if shadow.shape != clean.shape or shadow.ndim != 3 or shadow.shape[2] != 3:
         raise ArrayError(
             f"a pair of RGB pictures of one size is needed, got {shadow.shape} and {clean.shape}",
@@ -69,4 +98,4 @@ def derive_mask(shadow: Floats, clean: Floats) -> Floats:
     core = smooth[smooth > max(FAINTEST, CORE * float(np.percentile(smooth, DEEPEST)))]
     threshold = max(FAINTEST, SHARE * float(np.median(core))) if core.size else np.inf
     vote = box_mean((smooth > threshold).astype(np.float32), round(VOTE * side)) > 0.5
-    return grow(vote.astype(np.float32), GROWTH * side)
+    return vote.astype(np.float32), np.clip(smooth / np.float32(threshold), 0, 1)

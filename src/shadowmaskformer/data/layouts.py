@@ -9,7 +9,8 @@ would shift all pairs after it.
 - srd: `{train,test}/{shadow,shadow_free}`, `X.jpg` with `X_no_shadow.jpg` or `X_free.jpg`, or
   `{train,test}_{A,B,C}`; masks, where there are any, apart in a folder such as `SRD_testmask`.
 - release: `{train,valid,test}/{cond,gt,mask}`, equal names.
-- lists: text files with lines `input|mask|gt`.
+- lists: text files with lines `input|mask|gt`; for finding shadows also `input|mask|` without a truth, and
+  `input||input`, a picture without shadow.
 - folders: any other pair or triple (shadow, mask, clean and kin), with or without splits.
 """
 
@@ -63,7 +64,10 @@ _ISTD_NAME = re.compile(r"(\d+)-\d+")
 
 @dataclass(frozen=True)
 class Triplet:
-    """One photo with a shadow, the same view without it and, where there is one, its mask."""
+    """One photo with a shadow, the same view without it and, where there is one, its mask.
+
+    A photo whose clean picture is not known, or that has no shadow, is its own clean picture.
+    """
 
     name: str
     shadow: Path
@@ -361,6 +365,7 @@ def _open_lists(root: Path, lists: list[Path]) -> Dataset:
             if len(words) != 3:
                 raise DatasetError(f"{path}, line {number}: {len(words)} entries; expected input|mask|gt")
             shadow, mask, clean = ((path.parent / word.strip()) if word.strip() else None for word in words)
+            clean = clean or (mask and shadow)
             if shadow is None or clean is None:
                 raise DatasetError(f"{path}, line {number}: input and gt must not be empty; expected input|mask|gt")
             gone = [p for p in (shadow, mask, clean) if p is not None and not p.is_file()]

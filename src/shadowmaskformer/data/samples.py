@@ -28,6 +28,7 @@ from shadowmaskformer.data.layouts import Triplet, first_ten
 from shadowmaskformer.data.pictures import read_dataset_mask, read_rgb, resize, size_of
 from shadowmaskformer.data.scenes import content_key, fingerprint
 from shadowmaskformer.data.synthetic import draw as draw_shadow
+from shadowmaskformer.data.synthetic import paste_decoy
 from shadowmaskformer.errors import ConfigError, DatasetError, ImageReadError, OutputError
 from shadowmaskformer.files import write_atomically
 
@@ -62,7 +63,10 @@ def check_truth(truth: str) -> Truth:
 
 @dataclass(frozen=True)
 class Entry:
-    """Where a triplet lies in the cache: byte offsets of its pictures and their common size."""
+    """Where a triplet lies in the cache: byte offsets of its pictures and their common size.
+
+    A photo whose clean picture is not known, or that has no shadow, is its own clean picture.
+    """
 
     name: str
     height: int
@@ -121,6 +125,7 @@ def build_cache(
     *,
     side: int = SIDE,
     truth: Truth = "as-taken",
+    soft: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> Cache:
     """Decode `triplets` into `folder`, or reopen it if it already holds exactly them.
@@ -130,6 +135,7 @@ def build_cache(
         folder: for this cache alone; written under another name and renamed, so that it is whole or absent.
         side: shorter side of the stored pictures; smaller pictures stay as they are.
         truth: store the clean pictures `as-taken`, or in the `own-light` of each pair's photo.
+        soft: derive missing masks as the depth of the shadow.
         progress: called with (done, all) while decoding.
 
     Raises:
@@ -138,14 +144,14 @@ def build_cache(
     if not triplets:
         raise DatasetError("no pictures to train on", "check the split's name and the data set's folder")
     light = f":{truth} {adjust.RULE}" if check_truth(truth) == "own-light" else ""
-    key = f"2:{side}:{fingerprint(triplets)}{light}"
+    key = f"2:{side}:{fingerprint(triplets)}{light}{':soft' * soft}"
     if _is_whole(folder, key):
         return Cache(folder)
     partial = folder.with_name(f"{folder.name}.partial-{os.getpid()}")
     try:
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(parents=True)
-        _write_cache(triplets, partial, side, truth, key, progress)
+        _write_cache(triplets, partial, side, truth, soft, key, progress)
         if folder.exists():
             shutil.rmtree(folder)
         partial.replace(folder)
@@ -172,6 +178,7 @@ def _write_cache(
     folder: Path,
     side: int,
     truth: Truth,
+    soft: bool,
     key: str,
     progress: Callable[[int, int], None] | None,
 ) -> None:
@@ -180,12 +187,14 @@ def _write_cache(
     unequal: list[str] = []
     cleans: dict[str, int] = {}
     with (folder / PICTURES).open("wb") as file, ThreadPoolExecutor(os.cpu_count()) as pool:
-        for done, (triplet, decoded) in enumerate(_in_order(pool, triplets, side, truth), start=1):
+        for done, (triplet, decoded) in enumerate(_in_order(pool, triplets, side, truth, soft), start=1):
             if isinstance(decoded, _Failure):
                 (unequal if decoded.unequal else skipped).append(f"{triplet.name}: {decoded.reason}")
             else:
                 shadow, mask, clean, clean_key = decoded
                 offset, mask_offset = (_append(file, picture) for picture in (shadow, mask))
+                if triplet.clean == triplet.shadow:
+                    cleans[clean_key] = offset
                 if clean_key not in cleans:
                     cleans[clean_key] = _append(file, clean)
                 height, width = mask.shape
@@ -220,16 +229,16 @@ class _Failure:
 
 
 def _in_order(
-    pool: ThreadPoolExecutor, triplets: Iterable[Triplet], side: int, truth: Truth
+    pool: ThreadPoolExecutor, triplets: Iterable[Triplet], side: int, truth: Truth, soft: bool
 ) -> Iterator[tuple[Triplet, _Decoded | _Failure]]:
     listed = list(triplets)
     # In portions: a pool decodes everything at once if it may, and a data set does not fit into memory.
     for start in range(0, len(listed), 64):
         part = listed[start : start + 64]
-        yield from zip(part, pool.map(lambda triplet: _decode(triplet, side, truth), part), strict=True)
+        yield from zip(part, pool.map(lambda triplet: _decode(triplet, side, truth, soft), part), strict=True)
 
 
-def _decode(triplet: Triplet, side: int, truth: Truth) -> _Decoded | _Failure:
+def _decode(triplet: Triplet, side: int, truth: Truth, soft: bool) -> _Decoded | _Failure:
     """Return shadow, mask and clean at the working size and a key of the clean picture, or why it failed."""
     try:
         sizes = {size_of(path) for path in (triplet.shadow, triplet.clean)}
@@ -240,7 +249,8 @@ def _decode(triplet: Triplet, side: int, truth: Truth) -> _Decoded | _Failure:
         height, width = max(1, round(height * scale)), max(1, round(width * scale))
         shadow, clean = (resize(read_rgb(path), height, width) for path in (triplet.shadow, triplet.clean))
         if triplet.mask is None:
-            mask = from_float(derive.derive_mask(to_float(shadow), to_float(clean)))
+            rule = derive.derive_depth if soft else derive.derive_mask
+            mask = from_float(rule(to_float(shadow), to_float(clean)))
         else:
             mask = resize(read_dataset_mask(triplet.mask), height, width)
         key = content_key(triplet.clean)
@@ -262,9 +272,21 @@ def _append(file: BinaryIO, picture: Levels) -> int:
 class Samples:
     """Draws augmented samples from a cache; without state, so safe to share between threads."""
 
-    def __init__(self, cache: Cache, *, augment: Augment, seed: int = 0, names: Collection[str] | None = None) -> None:
-        """Draw from all of `cache`, or from the triplets called `names`."""
+    def __init__(
+        self,
+        cache: Cache,
+        *,
+        augment: Augment,
+        seed: int = 0,
+        names: Collection[str] | None = None,
+        bare: bool = True,
+    ) -> None:
+        """Draw from all of `cache`, or from the triplets called `names`.
+
+        Unless `bare`, a picture that is its own clean one always gets a shadow drawn on it.
+        """
         self.cache = cache
+        self.bare = bare
         self.augment = augment
         self.seed = seed
         self._chosen = [i for i, entry in enumerate(cache.entries) if names is None or entry.name in names]
@@ -289,8 +311,15 @@ class Samples:
             box = self._edge_box(mask, rng)
         parts = tuple(_scaled(picture, size, box) for picture in (shadow, mask, clean))
         photo, soft, truth = turn(parts, augment, rng)
-        if rng.random() < augment.synthetic:
-            photo, soft = draw_shadow(truth, rng)
+        if rng.random() < augment.synthetic or (self._is_own_truth(index) and not self.bare):
+            cast, drawn = draw_shadow(truth, rng)
+            if self._is_own_truth(index):
+                # Where the sun does not shine, nothing can take it away a second time.
+                photo, soft = photo + (1 - soft[..., None]) * (cast - photo), np.maximum(soft, drawn)
+            else:
+                photo, soft = cast, drawn
+        if augment.decoys and rng.random() < augment.decoys:
+            photo, soft, truth = paste_decoy(photo, soft, truth, rng)
         photo, truth = change_light(photo, truth, augment, rng)
         if rng.random() < augment.mask_jitter:
             soft = jitter_mask(soft, rng)
@@ -301,6 +330,10 @@ class Samples:
         chosen = self._chosen[index]
         shadow, mask, clean = (_scaled(picture, size, None) for picture in self.cache.pictures(chosen))
         return Sample(self.cache.entries[chosen].name, shadow, mask, clean)
+
+    def _is_own_truth(self, index: int) -> bool:
+        entry = self.cache.entries[index]
+        return entry.shadow == entry.clean
 
     def _edge_box(self, mask: Levels, rng: np.random.Generator) -> tuple[float, float, float, float]:
         """Return a part that shows both shadow and light, if a few tries find one."""

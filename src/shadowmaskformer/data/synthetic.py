@@ -1,12 +1,9 @@
-"""Synthetic shadows: the paper's illumination model cast on any shadow-free picture.
+"""Synthetic shadows cast on any picture.
 
 A silhouette (a person, a tree, a fence...) is laid out on the ground from its point of contact, stretched,
 turned and sometimes bent where the ground meets a wall. The sun is a disc, so the shadow's edge is crisp at
-the contact and softer the further it falls. Where the silhouette covers the sun by the share `k`,
-
-    I_shadow = (1 - k) * I_free + k * (I_free - b) / w        (Eq. 1-4 of the paper, k = 1 in the umbra)
-
-with `w` and `b` per channel: skylight is bluer than sunlight, so blue loses least. The mask is `k` itself.
+the contact and softer the further it falls. Where the silhouette covers the sun by the share `k`, the light that is
+left is divided: `Daylight` as cameras see it, or `Light` by the paper's equation. The mask is `k` itself.
 """
 
 from __future__ import annotations
@@ -14,9 +11,13 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from PIL import Image, ImageDraw, ImageFilter
+
+from shadowmaskformer.arrays import places, sample
+from shadowmaskformer.light.tone import brighter
 
 Silhouette = tuple[np.ndarray, ...]
 """Polygons, float (N, 2) each: (across, up) in units of the thing's height, standing on (0, 0)."""
@@ -28,12 +29,52 @@ _TRIES = 6
 _COVERED = (0.02, 0.6)  # share of the picture that a drawn shadow should take
 
 
+class Shade(Protocol):
+    """What a shadow does to a picture."""
+
+    def cast(self, free: np.ndarray, depth: np.ndarray) -> np.ndarray:
+        """Return the picture in shadow.
+
+        Args:
+            free: shadow-free RGB float32, (H, W, 3), [0, 1].
+            depth: share of the shadow's full depth, float32 (H, W), [0, 1]; where it is 0, no bit changes.
+        """
+        ...
+
+
 @dataclass(frozen=True)
 class Light:
-    """What the shadow takes away: `I_free = gain * I_shadow + offset` in the umbra, (3,) float32 each."""
+    """The paper's equations 1 to 4: `I_free = gain * I_shadow + offset` in the umbra, (3,) float32 each."""
 
     gain: np.ndarray
     offset: np.ndarray
+
+    def cast(self, free: np.ndarray, depth: np.ndarray) -> np.ndarray:
+        """Return `(1 - k) * I_free + k * (I_free - b) / w`; see `Shade.cast`."""
+        umbra = np.maximum((free - self.offset) / self.gain, 0)
+        return (free + depth[:, :, None] * (umbra - free)).astype(np.float32)
+
+
+@dataclass(frozen=True)
+class Daylight:
+    """Light divided before the camera's curve turns it into levels; no two places of a shadow lose quite the same.
+
+    Attributes:
+        lost: logarithm of the light that the umbra loses, (n, n, 3), spread smoothly over the picture.
+        black: see `light.tone`.
+        shoulder: see `light.tone`.
+    """
+
+    lost: np.ndarray
+    black: np.float32
+    shoulder: np.float32
+
+    def cast(self, free: np.ndarray, depth: np.ndarray) -> np.ndarray:
+        """See `Shade.cast`."""
+        height, width = depth.shape
+        rows, columns = (places(self.lost.shape[0], length) for length in (height, width))
+        lost = sample(self.lost, rows, columns) * depth[:, :, None]
+        return np.maximum(brighter(free, -lost, black=self.black, shoulder=self.shoulder), 0)
 
 
 @dataclass(frozen=True)
@@ -69,7 +110,7 @@ class SyntheticShadow:
 
     silhouette: Silhouette
     fall: Fall
-    light: Light
+    light: Shade
 
     def cast(self, free: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the picture with this shadow on it, and the shadow's mask.
@@ -82,9 +123,7 @@ class SyntheticShadow:
             share of the shadow's full depth, [0, 1].
         """
         mask = self.coverage(*free.shape[:2])
-        umbra = np.maximum((free - self.light.offset) / self.light.gain, 0)
-        shadow = free + mask[:, :, None] * (umbra - free)
-        return shadow.astype(np.float32), mask
+        return self.light.cast(free, mask), mask
 
     def coverage(self, height: int, width: int) -> np.ndarray:
         """Return the share of the shadow's full depth at every pixel, (height, width) float32, [0, 1]."""
@@ -115,7 +154,7 @@ def draw(free: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.nda
     Returns:
         RGB float32 (H, W, 3) in [0, 1], bit-equal to `free` where the mask is 0; mask float32 (H, W), [0, 1].
     """
-    light = random_light(free, rng)
+    light = random_light(rng)
     height, width = free.shape[:2]
     thumbnail = (max(8, height * 48 // max(height, width)), max(8, width * 48 // max(height, width)))
     shadow = SyntheticShadow((), Fall((0, 0), 0, 1, 1), light)
@@ -127,7 +166,32 @@ def draw(free: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.nda
     return shadow.cast(free)
 
 
-def random_shadow(light: Light, rng: np.random.Generator) -> SyntheticShadow:
+def paste_decoy(
+    photo: np.ndarray, mask: np.ndarray, truth: np.ndarray, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return photo, mask and truth with a dark thing pasted in that has a shadow's shape and is none.
+
+    It is of one dark colour, or shows a darkened other part of the picture.
+
+    Args:
+        photo: RGB float32, (H, W, 3), [0, 1].
+        mask: float32 (H, W), [0, 1]; 0 where the thing lies.
+        truth: as `photo`; the thing is there too.
+        rng: all randomness comes from here.
+    """
+    thing = random_shadow(random_light(rng), rng).coverage(*mask.shape) > 0.5
+    if rng.random() < 0.5:
+        dark = np.broadcast_to(rng.uniform(0.02, 0.3) + rng.normal(0, 0.03, 3), photo.shape)
+        dark = dark + rng.normal(0, rng.uniform(0, 0.03), photo.shape)
+    else:
+        shift = [int(rng.uniform(0.25, 0.75) * side) for side in mask.shape]
+        dark = np.roll(truth[:, ::-1], shift, (0, 1)) * rng.uniform(0.15, 0.5)
+    dark = np.clip(dark, 0, 1).astype(np.float32)
+    photo, truth = (np.where(thing[:, :, None], dark, picture) for picture in (photo, truth))
+    return photo, np.where(thing, np.float32(0), mask), truth
+
+
+def random_shadow(light: Shade, rng: np.random.Generator) -> SyntheticShadow:
     """Return a random silhouette that falls across the picture at random."""
     kind = list(SILHOUETTES)[rng.choice(len(SILHOUETTES), p=_SHARES)]
     # The foot lies anywhere, often outside the picture; the fall then points roughly at the middle.
@@ -151,21 +215,21 @@ def random_shadow(light: Light, rng: np.random.Generator) -> SyntheticShadow:
     return SyntheticShadow(SILHOUETTES[kind](rng), fall, light)
 
 
-def random_light(free: np.ndarray, rng: np.random.Generator) -> Light:
-    """Return what a shadow on this picture might take away: brightness, warmth and some contrast.
+def random_light(rng: np.random.Generator) -> Daylight:
+    """Return what a shadow might take away.
 
-    The ranges follow SRD's training pairs, where the umbra's brightness is divided by 1.4 to 3.8 and contrast
-    by less than that.
+    As real pairs show it: depth varies most, then how much warmer sun is than sky; green lies half-way between red and
+    blue. Within a shadow, what is reflected from near things makes it vary.
     """
-    sample = free[:: max(1, free.shape[0] // 64), :: max(1, free.shape[1] // 64)].reshape(-1, 3)
-    ratio = np.exp(rng.normal(np.log(2.2), 0.28)) * np.exp(rng.normal(0.03, 0.03) * np.array([1, 0, -1]))
-    ratio = np.clip(ratio, 1.3, 4.5)
-    contrast = rng.uniform(0.5, 1)
-    # Never more than the picture's darkest colours, or they would turn black and the light could not return.
-    offset = np.minimum((1 - contrast) * sample.mean(axis=0), 0.8 * np.percentile(sample, 3, axis=0))
-    mean = np.maximum(sample.mean(axis=0), 0.02)
-    gain = ratio * (mean - offset) / mean
-    return Light(np.maximum(gain, 1.1).astype(np.float32), offset.astype(np.float32))
+    depth, warmth = float(np.clip(rng.normal(1.05, 0.38), 0.35, 2.2)), rng.normal(0.08, 0.08)
+    mean = depth + np.array([warmth, rng.normal(0, 0.02), -warmth])
+    uneven, tinted = rng.uniform(0, 0.15), rng.uniform(0, 0.03)
+    lost = mean * (1 + uneven * rng.standard_normal((3, 3, 1))) + tinted * rng.standard_normal((3, 3, 3))
+    return Daylight(
+        np.maximum(lost, 0.1).astype(np.float32),
+        black=np.float32(rng.uniform(0.005, 0.04)),
+        shoulder=np.float32(rng.uniform(0.6, 0.95)),
+    )
 
 
 def person(rng: np.random.Generator) -> Silhouette:

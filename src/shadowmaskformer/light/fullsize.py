@@ -1,7 +1,7 @@
 """A correction found on a reduced copy, applied to the full-size photo strip by strip.
 
 Light is smooth and may stay coarse. The shadow's edge may not: the depth of the penumbra is read from the distance to
-the edge at each of the photo's own pixels (`Light.at`). Nothing of the photo's size is held besides its levels.
+the edge at each of the photo's own pixels (`Light.relit`). Nothing of the photo's size is held besides its levels.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Restoration:
 
     def correction(self, photo: Floats) -> Correction:
         """Return both steps as one correction of the reduced copy `photo`, (h, w, 3) of `size`."""
-        relit = self.light.correction().clamped(photo) if self.light else Correction.identity(*self.size)
+        relit = self.light.correction(photo).clamped(photo) if self.light else Correction.identity(*self.size)
         return relit.then(self.network.resized(*self.size)) if self.network else relit
 
     def apply(self, levels: NDArray[Any], weight: Floats | None = None, mask: Floats | None = None) -> NDArray[Any]:
@@ -81,10 +81,8 @@ class Restoration:
     def _restored(self, photo: Floats, rows: slice, columns: slice, height: int, width: int) -> Floats:
         if self.light:
             ys, xs = places(self.size[0], height)[rows], places(self.size[1], width)[columns]
-            gain, offset = self.light.at(ys, xs)
-            gain *= photo
-            gain += offset
-            photo = np.clip(gain, 0, 1, out=gain) if self.network else gain
+            photo = self.light.relit(photo, ys, xs)
+            photo = np.clip(photo, 0, 1, out=photo) if self.network else photo
         if self.network:
             planes = np.concatenate([self.network.gain, self.network.offset], axis=2)
             ys, xs = places(planes.shape[0], height)[rows], places(planes.shape[1], width)[columns]

@@ -1,18 +1,19 @@
 """The floor that needs no learning: shadow light turned back into sunlight from what the mask's edge shows.
 
+Everything is measured in the logarithm of light (`tone.py`), where a shadow takes the same from every material.
 On both sides of a shadow's edge lies mostly the same material in two lights. The picture is cut into a grid
-of cells; wherever the edge passes, the mean colours of a band inside and a band outside make one *pair*.
-Pairs that disagree with the rest (the edge of the shadow was also the edge of a thing) lose their weight.
-Every shadowed cell then takes the pairs that are near it and whose shaded colour resembles its own: that
-gives its own `w` and `b` of the paper's model, `I_free = w * I_shadow + b`, per channel.
+of cells; wherever the edge passes, the mean of a band inside and the mean of a band outside make one *pair*.
+Pairs that disagree with the rest, or with what sun and sky can do, lose their weight: there the edge of the shadow
+was also the edge of a thing. Every shadowed cell then takes the pairs that are near it and whose shaded colour
+resembles its own: that gives the light, per channel, that the shadow took from it.
 
-How softly the shadow ends is measured too: how far the colour has fallen from the lit to the shaded band, as a
+How softly the shadow ends is measured too: how far the light has fallen from the lit to the shaded band, as a
 function of the distance to the mask's edge, gives the penumbra's profile, in every cell its own: a shadow is
 sharp where it touches what casts it and softens with the distance. If the middle of the whole shadow's profile
 lies off the edge, the mask was drawn too wide or too narrow, and the bands are measured again from where the
-edge should be. Inside the penumbra the two lights mix, `I = (1 - k) * I_free + k * (I_free - b) / w`.
+edge should be. A pixel of depth `k` in the penumbra has lost `k` times the light, in the logarithm.
 
-All constants were chosen on the training part of SRD at 256x256; lengths are fractions of the picture's size.
+All constants were chosen on the training part of SRD; lengths are fractions of the picture's size.
 """
 
 from __future__ import annotations
@@ -25,35 +26,35 @@ import numpy as np
 from shadowmaskformer.arrays import sample
 from shadowmaskformer.errors import ArrayError
 from shadowmaskformer.light.correction import Correction
+from shadowmaskformer.light.tone import brightened, brighter, log_light
 
-RULE = 2
+RULE = 3
 """Counts up when `relight` answers otherwise: networks that start from its picture are trained on one rule."""
-FALLBACK_GAIN = 2.5
-"""The paper's w1: what a shadow is taken to cost where the picture does not tell."""
 
 _CELLS = 20  # along the picture's side
 _EDGE = 8 / 256  # nearer to the edge than this a band counts less: the penumbra lies there
 _BAND = 24 / 256  # how far from the edge the bands reach
 _PENUMBRA = 14 / 256  # how far from the edge the shadow may still fade
-_ASTRAY = 3 / 256  # a mask drawn wider or narrower than this is measured a second time from the true edge
-_WHOLE = 9 / 256  # how strongly a cell's penumbra is drawn towards the whole shadow's
+_TOO_WIDE = 3 / 256  # a mask drawn wider than this is measured a second time from the true edge
+_WHOLE = 0.5  # how strongly a cell's penumbra is drawn towards the whole shadow's
+_FAINT = 0.05  # depth up to which a photo stays as it was; from twice that on the correction counts in full
 _NEAR = 0.25  # distance at which a pair's weight has fallen to a quarter
-_ALIKE = 0.15  # distance in colour at which a pair's weight has fallen to a quarter
-_DARK = 0.02  # keeps ratios of nearly black colours finite
+_ALIKE = 0.6  # distance in colour at which a pair's weight has fallen to a quarter
 
-# A pair loses its weight when its logarithm of lit over shaded colour lies this far from the others', in
-# brightness and in hue, or this far from a typical shadow's.
-_OTHER_DEPTH = 0.25
-_OTHER_HUE = 0.08
-_ATYPICAL = 0.5
-_TYPICAL = np.array([0.78, 0.74, 0.68])
+# Logarithms of light. A pair loses its weight when its fall lies this far from the others', in brightness and in
+# hue, or this far from a typical shadow's. Sun and sky differ in how warm they are: the fall of green lies half-way
+# between red's and blue's, and a pair where it does not is a change of material.
+_OTHER_DEPTH = 0.35
+_OTHER_HUE = 0.11
+_ATYPICAL = 0.7
+_TYPICAL = np.array([1.09, 1.04, 0.95])
+_GREEN = 0.2
 
-# What casts the shadow hides some of the sky from its surroundings too: they are brighter without it.
-_SKY = 1.03
-# Cameras compress highlights, so contrast grows by less than brightness: typically by this share of it, which
-# is trusted as much as the contrasts measured in the bands.
-_CONTRAST = 0.6
-_FLAT = 0.02  # deviation of brightness below which a band shows noise rather than texture
+# What casts the shadow hides some of the sky too: from the lit band, which is brighter without it, and more from
+# the middle of the shadow than from its edge. What the pairs miss at the edge, and what is added to it as far inside
+# as the bands reach, growing with the square of the distance: measured on SRD's truth.
+_SKY = 0.02
+_SKY_INSIDE = 0.08
 
 
 def relight(photo: np.ndarray, mask: np.ndarray) -> Correction:
@@ -68,7 +69,7 @@ def relight(photo: np.ndarray, mask: np.ndarray) -> Correction:
         mask is empty.
     """
     light = measure(photo, mask)
-    return light.correction() if light else Correction.identity(*mask.shape)
+    return light.correction(photo) if light else Correction.identity(*mask.shape)
 
 
 def start_light(photo: np.ndarray, mask: np.ndarray) -> Correction:
@@ -111,15 +112,14 @@ class _Pairs:
     """What both sides of the edge show, one row for each cell that the edge passes."""
 
     cells: np.ndarray  # (rows, columns), True where there is a pair
-    shaded: np.ndarray  # (N, 3), [0, 1]
-    lit: np.ndarray  # (N, 3), [0, 1]
-    contrast: np.ndarray  # (N,), log of how much contrast grows, as a share of how much brightness does
+    shaded: np.ndarray  # (N, 3), logarithm of light
+    lit: np.ndarray  # (N, 3), likewise
     weight: np.ndarray  # (N,), how far to trust the pair
 
 
 @dataclass(frozen=True, eq=False)
 class Light:
-    """What was measured in one picture: how the light must change, and how the shadow's edge runs.
+    """What was measured in one picture: the light that the shadow took, and how its edge runs.
 
     It is small and smooth, so that a picture of any size can be relit by what was measured on a reduced copy.
 
@@ -127,8 +127,7 @@ class Light:
         size: height and width of the picture that was measured.
         box: the part of it that changes.
         grid: cells over the box.
-        gain: `w` in the middle of each cell, (rows, columns, 3).
-        offset: `b` there.
+        lost: logarithm of the light that the shadow took in the middle of each cell, (rows, columns, 3).
         profiles: share of the shadow's depth across the edge in each cell, (rows, columns, 2 R).
         distance: distance of the box's pixels to the shadow's edge, positive inside.
     """
@@ -136,38 +135,55 @@ class Light:
     size: tuple[int, int]
     box: tuple[slice, slice]
     grid: _Grid
-    gain: np.ndarray
-    offset: np.ndarray
+    lost: np.ndarray
     profiles: np.ndarray
     distance: np.ndarray
 
-    def correction(self) -> Correction:
-        """Return the correction of the picture that was measured."""
+    def correction(self, photo: np.ndarray) -> Correction:
+        """Return the correction of `photo`, the picture that was measured."""
         correction = Correction.identity(*self.size)
         rows, columns = (np.arange(each.stop - each.start, dtype=np.float32) for each in self.box)
-        correction.gain[self.box], correction.offset[self.box] = self._planes(self.distance, rows, columns)
+        found = brightened(photo[self.box], self._added(self.distance, rows, columns))
+        correction.gain[self.box], correction.offset[self.box] = found.gain, found.offset
         return correction
 
-    def at(self, rows: np.ndarray, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return gain and offset, (N, M, 3) each, at N rows and M columns between the measured picture's pixels."""
-        shape = len(rows), len(columns), 3
-        gain, offset = np.ones(shape, np.float32), np.zeros(shape, np.float32)
+    def relit(self, photo: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
+        """Return part of a picture relit, at its own resolution.
+
+        Args:
+            photo: RGB float32, (N, M, 3), [0, 1], of any size.
+            rows: where its N rows lie between the rows of the measured picture.
+            columns: the same for its M columns.
+        """
         inside: list[slice] = []
         for places, each in zip((rows, columns), self.box, strict=True):
             found = np.flatnonzero((places >= each.start) & (places <= each.stop - 1))
             inside.append(slice(int(found[0]), int(found[-1]) + 1) if found.size else slice(0, 0))
-        rows, columns = rows[inside[0]] - self.box[0].start, columns[inside[1]] - self.box[1].start
+        part = tuple(inside)
+        rows, columns = rows[part[0]] - self.box[0].start, columns[part[1]] - self.box[1].start
+        result = photo.copy()
         if len(rows) and len(columns):
             distance = sample(self.distance[:, :, None], rows, columns)[:, :, 0]
-            gain[tuple(inside)], offset[tuple(inside)] = self._planes(distance, rows, columns)
-        return gain, offset
+            result[part] = brighter(photo[part], self._added(distance, rows, columns))
+        return result
 
-    def _planes(self, distance: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        depth = _depth(distance, rows, columns, self.profiles, self.grid)[:, :, None]
-        # The mix of both lights, I = (1 - k) * I_free + k * (I_free - b) / w, solved for I_free.
-        loss = depth / _enlarge(self.gain, self.grid, rows, columns)
-        gain = 1 / (1 - depth + loss)
-        return gain, gain * (loss * _enlarge(self.offset, self.grid, rows, columns))
+    def weight(self) -> np.ndarray:
+        """Return how much of a corrected photo each measured pixel takes, (height, width), [0, 1].
+
+        The light decides where the photo changes, not the mask, which is rarely drawn to the pixel: all of the shadow
+        that was found, wherever the mask ends.
+        """
+        weight = np.zeros(self.size, np.float32)
+        rows, columns = (np.arange(each.stop - each.start, dtype=np.float32) for each in self.box)
+        depth = _depth(self.distance, rows, columns, self.profiles, self.grid)
+        weight[self.box] = np.clip(depth / np.float32(_FAINT) - 1, 0, 1)
+        return weight
+
+    def _added(self, distance: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
+        """Return the light to give back, (N, M, 3), at the given distances and places of the box."""
+        added = _enlarge(self.lost, self.grid, rows, columns)
+        added *= _depth(distance, rows, columns, self.profiles, self.grid)[:, :, None]
+        return added
 
 
 def measure(photo: np.ndarray, mask: np.ndarray) -> Light | None:
@@ -179,87 +195,75 @@ def measure(photo: np.ndarray, mask: np.ndarray) -> Light | None:
     side = _side(size)
     box = _box_around(shadow, _reach(side))
     photo, shadow = photo[box], shadow[box]
+    light = log_light(photo)
     grid = _Grid.over(shadow.shape, side)
     distance = _signed_distance(shadow, _reach(side))
     pairs = _edge_pairs(photo, distance, grid)
-    whole, profiles = _penumbra(photo, distance, pairs, grid)
+    whole, profiles = _penumbra(light, distance, pairs, grid)
     astray = _edge_astray(whole, grid)
     if astray and (distance > astray).any():
         distance = distance - np.float32(astray)
         pairs = _edge_pairs(photo, distance, grid)
-        _, profiles = _penumbra(photo, distance, pairs, grid)
-    gain, offset = _light_per_cell(photo, distance > 0, pairs, grid)
-    return Light(size, box, grid, gain, offset, profiles, distance)
+        _, profiles = _penumbra(light, distance, pairs, grid)
+    return Light(size, box, grid, _loss_per_cell(light, distance, pairs, grid), profiles, distance)
 
 
 def _edge_pairs(photo: np.ndarray, distance: np.ndarray, grid: _Grid) -> _Pairs:
     edge, band = _EDGE * grid.side, _BAND * grid.side
-    colours: list[np.ndarray] = []
-    deviations: list[np.ndarray] = []
+    means: list[np.ndarray] = []
     weights: list[np.ndarray] = []
     for inwards in (distance, -distance):
         near = (inwards > 0) & (inwards <= band)
-        colour = photo[near]
-        brightness = colour @ np.full(3, 1 / 3, np.float32)
         trust = np.square(np.square(np.minimum(inwards[near] / edge, 1)))
-        sums = _sum_of_neighbours(grid.sums((*colour.T, np.square(brightness)), trust, near))
-        means = sums[:, :, :4] / np.maximum(sums[:, :, 4:], 1e-6)
-        colours.append(means[:, :, :3])
-        deviations.append(np.sqrt(np.maximum(means[:, :, 3] - means[:, :, :3].mean(axis=2) ** 2, 0)))
-        weights.append(sums[:, :, 4])
+        sums = _sum_of_neighbours(grid.sums(photo[near].T, trust, near))
+        means.append(sums[:, :, :3] / np.maximum(sums[:, :, 3:], 1e-6))
+        weights.append(sums[:, :, 3])
     weight = np.minimum(*weights)
     cells = weight > edge
-    shaded, lit = colours[0][cells], colours[1][cells]
-    ratio = np.log((lit + _DARK) / (shaded + _DARK))
-    rougher = np.hypot(deviations[1][cells], _FLAT) / np.hypot(deviations[0][cells], _FLAT / 2)
-    contrast = np.clip(np.log(rougher) - ratio.mean(axis=1), np.log(0.2), np.log(1.5))
-    return _Pairs(cells, shaded, lit, contrast, _without_outliers(ratio, weight[cells]))
+    shaded, lit = log_light(means[0][cells]), log_light(means[1][cells])
+    return _Pairs(cells, shaded, lit, _without_outliers(lit - shaded, weight[cells]))
 
 
-def _without_outliers(ratio: np.ndarray, weight: np.ndarray) -> np.ndarray:
-    """Return the weights (N,) after a few steps towards the ratio (N, 3) on which most of the edge agrees."""
-    typical = weight / (1 + np.mean((ratio - _TYPICAL) ** 2, axis=1) / _ATYPICAL**2)
-    trusted = typical
+def _without_outliers(fall: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """Return the weights (N,) after a few steps towards the fall of light (N, 3) on which most of the edge agrees."""
+    green = fall[:, 1] - (fall[:, 0] + fall[:, 2]) / 2
+    likely = weight / np.square(1 + np.square(green / _GREEN))
+    likely /= 1 + np.mean((fall - _TYPICAL) ** 2, axis=1) / _ATYPICAL**2
+    trusted = likely
     for _ in range(5 if len(weight) else 0):
-        apart = ratio - trusted @ ratio / trusted.sum()
+        apart = fall - trusted @ fall / trusted.sum()
         depth = apart.mean(axis=1)
         hue = np.mean((apart - depth[:, None]) ** 2, axis=1)
-        trusted = typical / (1 + depth**2 / _OTHER_DEPTH**2 + hue / _OTHER_HUE**2) ** 2
+        trusted = likely / (1 + depth**2 / _OTHER_DEPTH**2 + hue / _OTHER_HUE**2) ** 2
     return trusted
 
 
-def _light_from(pairs: _Pairs, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return `w` and `b`, (M, 3) float32 each, from the pairs weighted by each row of `weight` (M, N)."""
-    if not len(pairs.weight):
-        shape = (len(weight), 3)
-        return np.full(shape, FALLBACK_GAIN, np.float32), np.zeros(shape, np.float32)
-    share = weight / weight.sum(axis=1, keepdims=True)
-    shaded, lit = share @ pairs.shaded, share @ pairs.lit * _SKY
-    contrast = np.clip(np.sqrt(_CONTRAST * np.exp(share @ pairs.contrast)), 0.35, 1)[:, None]
-    gain = np.maximum(contrast * (lit + _DARK) / (shaded + _DARK), 1)
-    return gain.astype(np.float32), (lit - gain * shaded).astype(np.float32)
-
-
-def _light_per_cell(photo: np.ndarray, shadow: np.ndarray, pairs: _Pairs, grid: _Grid) -> tuple[np.ndarray, np.ndarray]:
-    """Return gain and offset of the grid, (rows, columns, 3) each, from near pairs of similar colour."""
-    sums = grid.sums(photo[shadow].T, np.ones(np.count_nonzero(shadow), np.float32), shadow)
+def _loss_per_cell(light: np.ndarray, distance: np.ndarray, pairs: _Pairs, grid: _Grid) -> np.ndarray:
+    """Return the light that the shadow took, (rows, columns, 3), from near pairs of similar colour."""
+    shadow = distance > 0
+    inside = np.minimum(distance[shadow] / (_BAND * grid.side), 1)
+    sums = grid.sums((*light[shadow].T, inside), np.ones_like(inside), shadow)
     # The penumbra reaches into cells without shadow: they take the colour of their neighbours.
     for _ in range(2):
-        sums = np.where(sums[:, :, 3:] > 0, sums, _sum_of_neighbours(sums))
-    wanted = sums[:, :, 3] > 0
-    colour = sums[wanted][:, :3] / sums[wanted][:, 3:]
+        sums = np.where(sums[:, :, 4:] > 0, sums, _sum_of_neighbours(sums))
+    wanted = sums[:, :, 4] > 0
+    means = sums[wanted][:, :4] / sums[wanted][:, 4:]
+    loss = np.zeros((grid.rows, grid.columns, 3), np.float32)
+    if not len(pairs.weight):
+        loss[wanted] = _TYPICAL
+        return loss
     apart = _squared_distances(grid.places(wanted), grid.places(pairs.cells)) / _NEAR**2
-    unlike = _squared_distances(colour, pairs.shaded) / _ALIKE**2
-    gain = np.ones((grid.rows, grid.columns, 3), np.float32)
-    offset = np.zeros_like(gain)
-    gain[wanted], offset[wanted] = _light_from(pairs, pairs.weight / np.square((1 + apart) * (1 + unlike)))
-    return gain, offset
+    unlike = _squared_distances(means[:, :3], pairs.shaded) / _ALIKE**2
+    weight = pairs.weight / np.square((1 + apart) * (1 + unlike))
+    fall = weight @ (pairs.lit - pairs.shaded) / weight.sum(axis=1, keepdims=True)
+    loss[wanted] = np.maximum(fall + _SKY + _SKY_INSIDE * means[:, 3:] ** 2, 0)
+    return loss
 
 
-def _penumbra(photo: np.ndarray, distance: np.ndarray, pairs: _Pairs, grid: _Grid) -> tuple[np.ndarray, np.ndarray]:
+def _penumbra(light: np.ndarray, distance: np.ndarray, pairs: _Pairs, grid: _Grid) -> tuple[np.ndarray, np.ndarray]:
     """Return the share of the shadow's depth, [0, 1], in steps of a pixel across the edge: the profiles.
 
-    The least-squares share of the way from the lit to the shaded colour, made to rise from 0 outside to 1
+    The least-squares share of the way from the lit to the shaded light, made to rise from 0 outside to 1
     inside. One profile is the whole shadow's, (2 R,); each cell has its own, (rows, columns, 2 R), which it
     shares with its neighbours and which is the whole shadow's where they show little of the edge.
     """
@@ -275,9 +279,9 @@ def _penumbra(photo: np.ndarray, distance: np.ndarray, pairs: _Pairs, grid: _Gri
         np.bincount(step, np.einsum("nc,nc->n", change, fall), grid.rows * grid.columns * len(abrupt)).reshape(
             grid.rows, grid.columns, -1
         )
-        for change in (photo[near] - lit, fall)
+        for change in (light[near] - lit, fall)
     )
-    whole = _rising(fallen.sum(axis=(0, 1)), full.sum(axis=(0, 1)), abrupt, 1e-4)
+    whole = _rising(fallen.sum(axis=(0, 1)), full.sum(axis=(0, 1)), abrupt, 1e-3)
     return whole, _rising(_sum_of_neighbours(fallen), _sum_of_neighbours(full), whole, _WHOLE * grid.side)
 
 
@@ -292,10 +296,13 @@ def _rising(fallen: np.ndarray, full: np.ndarray, usual: np.ndarray, trust: floa
 
 
 def _edge_astray(profile: np.ndarray, grid: _Grid) -> float:
-    """Return how many pixels too far out the mask's edge lies, beyond what the bands stand anyway."""
+    """Return how many pixels too far out the mask's edge lies, beyond what the bands stand anyway.
+
+    A mask a little too wide does no harm, and moving its edge would bring the bands nearer to the penumbra; one too
+    narrow leaves shadow in the lit band.
+    """
     astray = float(np.interp(0.5, profile, _middles(profile)))
-    allowed = _ASTRAY * grid.side
-    return float(np.sign(astray)) * max(abs(astray) - allowed, 0.0)
+    return min(astray, 0.0) + max(astray - _TOO_WIDE * grid.side, 0.0)
 
 
 def _depth(

@@ -123,6 +123,22 @@ VARIANTS: dict[str, ModelConfig] = {
 """The paper's three sizes, and `nano`: the same blocks for few CPU hours."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class DetectorConfig(NetworkConfig):
+    """Everything that determines a `Detector`: few blocks where pictures are large, most where they are smallest."""
+
+    kind: ClassVar[str] = "detector"
+
+    depths: tuple[int, ...] = (1, 2, 8, 2, 1)
+    mlp_ratios: tuple[int, ...] = (2, 2, 4, 2, 2)
+    attention_shares: tuple[float, ...] = (0.0, 0.0, 0.75, 0.0, 0.0)
+    view_pixels: int = 128 * 128
+
+
+DETECTORS: dict[str, DetectorConfig] = {"detector": DetectorConfig()}
+"""The named sizes of the network that finds shadows."""
+
+
 def variant(name: str) -> ModelConfig:
     """Return the configuration called `name`."""
     try:

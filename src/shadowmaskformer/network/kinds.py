@@ -17,7 +17,7 @@ import numpy as np
 
 from shadowmaskformer.arrays import Floats
 from shadowmaskformer.errors import ArrayError, ConfigError, WeightsError
-from shadowmaskformer.network.config import VARIANTS, ModelConfig, NetworkConfig
+from shadowmaskformer.network.config import DETECTORS, VARIANTS, DetectorConfig, ModelConfig, NetworkConfig
 from shadowmaskformer.network.embedding import embedding_of
 from shadowmaskformer.network.reconstruction import scaled
 
@@ -68,6 +68,12 @@ def _network() -> type[UNetwork]:
     return ShadowMaskFormer
 
 
+def _detector() -> type[UNetwork]:
+    from shadowmaskformer.network.detector import Detector
+
+    return Detector
+
+
 KINDS: dict[str, Kind] = {
     ModelConfig.kind: Kind(
         config=ModelConfig,
@@ -77,6 +83,15 @@ KINDS: dict[str, Kind] = {
         head_channels=4,  # K and B of the soft reconstruction
         network=_network,
         variants=VARIANTS,
+    ),
+    DetectorConfig.kind: Kind(
+        config=DetectorConfig,
+        inputs=lambda config: {"photo": 3, "hints": 2, "mask": 1},
+        project=lambda pictures, config: (pictures["photo"], pictures["hints"], pictures["mask"]),
+        channels=lambda config: 6,
+        head_channels=1,  # logit of the shadow's depth
+        network=_detector,
+        variants=DETECTORS,
     ),
 }
 

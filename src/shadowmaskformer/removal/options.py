@@ -15,7 +15,7 @@ class Options(TypedDict, total=False):
 
     Attributes:
         grow_px: pixels to grow the mask by; negative shrinks it.
-        feather_px: width in which the result fades into the photo around the mask; None fits the photo's size.
+        feather_px: width in which the result fades into the photo around the mask; None ends where the shadow does.
         strength: how much of the shadow goes, 0 to 1.
         invert_mask: take black as shadow.
         raw: the method's answer for the whole picture instead of one pasted into the photo.

@@ -46,7 +46,7 @@ class ShadowRemover:
 
     def __init__(
         self,
-        weights: str | Path | None = None,
+        weights: str | Path | Session | None = None,
         *,
         method: Method = "network",
         runtime: str | None = None,
@@ -57,7 +57,8 @@ class ShadowRemover:
         """Load the weights.
 
         Args:
-            weights: shipped weights by name, a folder, `hf:owner/name`, or an exported file; None is "default".
+            weights: shipped weights by name, a folder, `hf:owner/name`, or an exported file; None is "default". Or a
+                network that is loaded already, such as `runtimes.torch.TorchSession(model)`.
             method: `network`, or `relight` for the floor that needs no weights.
             runtime: a name in `runtimes.BACKENDS`, such as `native` or `torch`; None chooses.
             device: `cpu`, `cuda`, `mps`, …; None chooses.
@@ -79,7 +80,11 @@ class ShadowRemover:
         self.method: Method = method
         self.session: Session | None = None
         if method == "network":
-            self.session = load_session(runtime, weights or "default", device=device, threads=threads)
+            self.session = (
+                load_session(runtime, weights or "default", device=device, threads=threads)
+                if weights is None or isinstance(weights, str | Path)
+                else weights
+            )
             task.check_network(self.session.config)
         looks_at_all = self.session is not None and not self.session.config.view_pixels
         self.working_pixels = working_pixels or (WORKING_PIXELS if looks_at_all else RELIT_PIXELS)
@@ -246,13 +251,16 @@ class ShadowRemover:
         if chosen["raw"]:
             pixels, weight = found.apply(photo.pixels), None
         else:
-            weight, strength = _blend_weight(marked, mask.shape, chosen["feather_px"]), np.float32(chosen["strength"])
+            weight = _blend_weight(found, marked, mask.shape, chosen["feather_px"])
+            strength = np.float32(chosen["strength"])
             pixels = found.apply(photo.pixels, weight * strength, mask if strength == 1 else mask * strength)
         return Removal(photo, photo.with_pixels(pixels), mask, found.correction(small), tuple(notes), weight)
 
 
-def _blend_weight(mask: Floats, size: tuple[int, ...], feather_px: float | None) -> Floats:
+def _blend_weight(found: Restoration, mask: Floats, size: tuple[int, ...], feather_px: float | None) -> Floats:
     """Return how much of the correction each pixel takes, on the reduced copy; `feather_px` counts the photo's."""
+    if feather_px is None and found.light:
+        return found.light.weight()
     if feather_px is None:
         # The penumbra lies outside a mask drawn along the umbra: this share of the picture is enough for it.
         feather_px = max(4.0, 0.012 * max(size))

@@ -11,7 +11,7 @@ from starlette.datastructures import UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import Request
 
-from shadowmaskformer.detect import Hint
+from shadowmaskformer.detect.hints import Hint
 from shadowmaskformer.errors import ConfigError, RequestError
 from shadowmaskformer.removal.options import Options, complete
 from shadowmaskformer.serve.limits import Limits

@@ -12,7 +12,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from shadowmaskformer.arrays import average_down, fit_pixels, from_float
-from shadowmaskformer.detect import Hint
+from shadowmaskformer.detect.hints import Hint
 from shadowmaskformer.errors import MaskError, said
 from shadowmaskformer.photo import Metadata, Photo, encode_photo, read_photo, sniff
 from shadowmaskformer.removal.options import Options, complete

@@ -47,6 +47,7 @@ class TrainConfig:
         losses: weight of each loss in `losses.LOSSES`.
         truth: what the network learns: the clean picture "as-taken", or "own-light", brought to the light of its photo
             by a line per channel fitted outside the shadow. Validation uses the same.
+        soft_masks: whether masks that a pair lacks are derived as the depth of the shadow, [0, 1].
         augment: fields of `data.Augment` that are switched on; empty is the paper: none.
         validation_share: share of the training pictures held out for validation with their scenes.
         validation_size: side of the validation pictures, in pixels.
@@ -80,6 +81,7 @@ class TrainConfig:
     ema_decay: float = 0.0
     losses: Mapping[str, float] = field(default_factory=lambda: {"l1": 1.0})
     truth: str = "as-taken"
+    soft_masks: bool = False
     augment: Mapping[str, float] = field(default_factory=dict[str, float])
     validation_share: float = 0.05
     validation_size: int = 256
@@ -128,11 +130,12 @@ class TrainConfig:
             "w1": self.w1,
             "w2": self.w2,
             "attention_conv": self.attention_conv,
-            "view_pixels": self.sizes[-1] ** 2 if self.detail > 1 else 0,
         }
         if self.depths:
             changes["depths"] = self.depths
         start = find_variant(self.variant)
+        if self.detail > 1 or start.view_pixels:
+            changes["view_pixels"] = self.sizes[-1] ** 2
         known = {field.name for field in dataclasses.fields(start)}
         return dataclasses.replace(start, **{key: value for key, value in changes.items() if key in known})
 

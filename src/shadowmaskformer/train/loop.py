@@ -27,6 +27,7 @@ from shadowmaskformer.train.startup import (
     BEST,
     CHECKPOINTS,
     PANELS,
+    all_pairs,
     hold_folder,
     open_samples,
     prepare_folder,
@@ -48,7 +49,7 @@ class RunResult:
         folder: the run's folder; its best weights are in `best/`.
         steps: optimiser steps taken, over all resumes.
         elapsed_s: seconds spent training, over all resumes.
-        best: scores of the best validation, by what the task's `decides` names; None before the first.
+        best: scores of the best validation, by what the validation's `decides` names; None before the first.
         finished: False when a signal stopped the run early.
     """
 
@@ -89,6 +90,8 @@ def run(
     init: str | Path | None = None,
     resume: bool = False,
     allow_change: Collection[str] = (),
+    photos: str | Path | None = None,
+    also: Collection[str | Path] = (),
     cache: str | Path | None = None,
     quiet: bool = True,
 ) -> RunResult:
@@ -103,11 +106,14 @@ def run(
         init: weights to start from: a folder, a file or a name.
         resume: go on from the newest whole checkpoint in `out`, or from the start if it has none yet.
         allow_change: keys of the recipe, or "data", "hours" or "floor", that may differ from the run being resumed.
+        photos: folder of photographs to train on beside the pairs, with shadows drawn on them.
+        also: further data sets of pairs to validate on, never to train on: the best weights are chosen by them.
         cache: folder for decoded pictures, which runs can share; None is `out/cache`.
         quiet: show no progress bar.
     """
     out, task = Path(out), task_of(config)
-    split = split_data(config, Path(data))
+    split = split_data(config, Path(data), photos)
+    further = {Path(each).resolve().name: all_pairs(Path(each)) for each in also}
     before = read_description(out) if resume else None  # says so if there is none, before a folder is made
     with join_processes() as processes, hold_folder(out, processes):
         init, description = prepare_folder(
@@ -116,6 +122,8 @@ def run(
             Path(data),
             split.train,
             task,
+            photos=photos,
+            also=also,
             hours=hours,
             init=init,
             before=before,
@@ -124,7 +132,7 @@ def run(
         )
         learner, at = _start(config, task, processes, out, init, resume=resume)
         folder = Path(cache or out / "cache")
-        samples, validation = open_samples(config, split, task, folder, processes, quiet=quiet)
+        samples, validation = open_samples(config, split, further, task, folder, processes, quiet=quiet)
         if resume and processes.leads:
             write_description(out, description)  # not before the run is known to go on: a slip must not change it
         schedule = Schedule(config, len(samples), hours * 3600 if hours is not None else None)
@@ -236,7 +244,7 @@ class _Leader:
         """Score the averaged weights, log it, keep them if they are the best so far; return the seconds it took."""
         began, at = time.monotonic(), self._at
         scores = self._validation.score(self._learner.averaged, self._out / PANELS / f"step-{at.step:09d}.jpg")
-        named, decides = scores.to_dict(), self._task.decides
+        named, decides = scores.to_dict(), self._validation.decides
         self._journal.write(at.step, named | {"elapsed_s": round(at.elapsed_s, 3)})
         logger.info("validation, step %d, %.2f h: %s", at.step, at.elapsed_s / 3600, scores)
         if math.isfinite(named[decides]) and (at.best is None or named[decides] > at.best[decides]):

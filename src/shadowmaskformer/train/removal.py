@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from shadowmaskformer.data import Sample, Samples
+from shadowmaskformer.data import Sample, Samples, Triplet
 from shadowmaskformer.light import relight
 from shadowmaskformer.network.kinds import input_channels
 from shadowmaskformer.train.batches import Batch
@@ -22,7 +22,7 @@ from shadowmaskformer.train.validation import Validation
 class Removal:
     """The task of a `ShadowMaskFormer`; see `tasks.Task`."""
 
-    decides = "psnr"
+    bare = False
 
     def __init__(self, config: TrainConfig) -> None:
         self._relit = "start" in input_channels(config.model_config())
@@ -52,9 +52,11 @@ class Removal:
         """Return the recipe's weighted losses."""
         return self._loss(output, batch.targets["truth"], batch.inputs["mask"])
 
-    def validation(self, groups: Mapping[str, Samples], *, pictures: int, size: int) -> Validation:
-        """Hold out pictures and score them with the field's metrics."""
-        return Validation(groups, pictures=pictures, size=size)
+    def validation(
+        self, groups: Mapping[str, Samples], also: Mapping[str, Sequence[Triplet]], *, pictures: int, size: int
+    ) -> Validation:
+        """Score held-out pictures with the field's metrics, and those of other data sets as a user gets them."""
+        return Validation(groups, also, pictures=pictures, size=size)
 
 
 def _curves(measure: str) -> list[ScoreCurve]:

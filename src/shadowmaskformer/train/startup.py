@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import logging
-from collections.abc import Collection, Generator, Sequence
+from collections.abc import Collection, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -26,9 +26,9 @@ from shadowmaskformer.data import (
     open_dataset,
     validation_split,
 )
-from shadowmaskformer.data.layouts import WHOLE
+from shadowmaskformer.data.layouts import WHOLE, pictures_in
 from shadowmaskformer.data.samples import SIDE
-from shadowmaskformer.errors import ConfigError, OutputError
+from shadowmaskformer.errors import ConfigError, DatasetError, OutputError
 from shadowmaskformer.train.checkpoint import has_checkpoint
 from shadowmaskformer.train.config import TrainConfig, differences
 from shadowmaskformer.train.journal import git_state, write_description
@@ -45,12 +45,36 @@ logger = logging.getLogger(__name__)
 CHECKPOINTS, BEST, PANELS, BAD_BATCHES, LOCK = "checkpoints", "best", "panels", "bad-batches", ".lock"
 
 
-def split_data(config: TrainConfig, data: Path) -> Split:
-    """Return the data set's training triplets, split into those trained on and those validated on."""
+def split_data(config: TrainConfig, data: Path, photos: str | Path | None = None) -> Split:
+    """Return the data set's training triplets, split into those trained on and those validated on.
+
+    A data set with a `valid` split of its own is validated on that. `photos` are trained on beside the pairs.
+    """
     dataset = open_dataset(data)
-    triplets = dataset.split(WHOLE if dataset.splits == (WHOLE,) else "train")
-    seen = min(config.validation_pictures, round(config.validation_share * len(triplets)))
-    return validation_split(triplets, share=config.validation_share, seen=seen, seed=0)
+    if {"train", "valid"} <= set(dataset.splits):
+        split = Split(dataset.split("train"), dataset.split("valid"), ())
+    else:
+        triplets = dataset.split(WHOLE if dataset.splits == (WHOLE,) else "train")
+        seen = min(config.validation_pictures, round(config.validation_share * len(triplets)))
+        split = validation_split(triplets, share=config.validation_share, seen=seen, seed=0)
+    return split if photos is None else split._replace(train=(*split.train, *_own_truths(Path(photos))))
+
+
+def _own_truths(folder: Path) -> list[Triplet]:
+    """Return the photographs in `folder`, each as its own clean picture."""
+    try:
+        found = pictures_in(folder)
+    except OSError as error:
+        raise DatasetError(f"{folder}: {error.strerror}", "give {photos} a folder of photographs") from error
+    if not found:
+        raise DatasetError(f"{folder} holds no photographs", "give {photos} another folder")
+    return [Triplet(f"photos/{path.name}", path, path) for path in found]
+
+
+def all_pairs(folder: Path) -> tuple[Triplet, ...]:
+    """Return every pair of a data set."""
+    dataset = open_dataset(folder)
+    return tuple(triplet for name in dataset.splits for triplet in dataset.split(name))
 
 
 def prepare_folder(
@@ -60,6 +84,8 @@ def prepare_folder(
     triplets: Sequence[Triplet],
     task: Task,
     *,
+    photos: str | Path | None,
+    also: Collection[str | Path],
     hours: float | None,
     init: str | Path | None,
     before: dict[str, Any] | None,
@@ -74,6 +100,8 @@ def prepare_folder(
         data: the data set's folder.
         triplets: the pictures that the run trains on.
         task: what it trains for.
+        photos: photographs that it trains on beside the data set.
+        also: data sets that it validates on beside it.
         hours: its time budget.
         init: weights to start from.
         before: the description of the run that is being resumed; None starts a new one.
@@ -93,6 +121,8 @@ def prepare_folder(
     facts: dict[str, Any] = {"data": fingerprint(triplets), "hours": hours, **task.facts()}
     about = {
         "folder": str(data.absolute()),
+        "photos": None if photos is None else str(Path(photos).absolute()),
+        "also": [str(Path(each).absolute()) for each in also],
         "started": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "version": machine.versions("shadowmaskformer")["shadowmaskformer"],
         "git": git_state(),
@@ -161,6 +191,7 @@ def _refuse_changes(changes: dict[str, tuple[Any, Any]], allowed: Collection[str
 def open_samples(
     config: TrainConfig,
     split: Split,
+    also: Mapping[str, Sequence[Triplet]],
     task: Task,
     cache: Path,
     processes: Processes,
@@ -177,21 +208,24 @@ def open_samples(
     # By name: runs that split the data differently share one cache and must find it in one order.
     triplets = sorted((*split.train, *split.unseen, *split.seen), key=lambda triplet: triplet.name)
     side = max(SIDE, max(config.sizes) * config.detail, config.validation_size)
-    decoded = _decoded(triplets, cache, side, check_truth(config.truth), quiet=quiet or not processes.leads)
+    truth, hidden = check_truth(config.truth), quiet or not processes.leads
+    decoded = _decoded(triplets, cache, side, truth, soft=config.soft_masks, quiet=hidden)
 
     def samples(chosen: Sequence[Triplet], augment: Augment) -> Samples:
-        return Samples(decoded, augment=augment, seed=config.seed, names={triplet.name for triplet in chosen})
+        names = {triplet.name for triplet in chosen}
+        return Samples(decoded, augment=augment, seed=config.seed, names=names, bare=task.bare)
 
     validation = None
     if processes.leads:
         held_out = {"unseen": split.unseen, "seen": split.seen}
         groups = {name: samples(chosen, Augment()) for name, chosen in held_out.items() if chosen}
-        validation = task.validation(groups, pictures=config.validation_pictures, size=config.validation_size)
+        pictures, size = config.validation_pictures, config.validation_size
+        validation = task.validation(groups, also, pictures=pictures, size=size)
         processes.wait()
     return samples(split.train, augment), validation
 
 
-def _decoded(triplets: Sequence[Triplet], cache: Path, side: int, truth: Truth, *, quiet: bool) -> Cache:
+def _decoded(triplets: Sequence[Triplet], cache: Path, side: int, truth: Truth, *, soft: bool, quiet: bool) -> Cache:
     """Return the cache of `triplets`, built under a progress bar if it is missing; log what could not be read."""
     with tqdm(total=len(triplets), desc="decoding", unit="picture", disable=quiet, leave=False, delay=1) as bar:
 
@@ -199,7 +233,8 @@ def _decoded(triplets: Sequence[Triplet], cache: Path, side: int, truth: Truth, 
             bar.update(done - bar.n)
 
         folder = f"{fingerprint(triplets)[:16]}-{side}" + ("" if truth == "as-taken" else f"-{truth}")
-        decoded = build_cache(triplets, cache / folder, side=side, truth=truth, progress=show)
+        folder += "-soft" * soft
+        decoded = build_cache(triplets, cache / folder, side=side, truth=truth, soft=soft, progress=show)
     for skipped in decoded.skipped:
         logger.warning("left out: %s", skipped)
     return decoded

@@ -13,12 +13,13 @@ from typing import Any, Protocol
 
 from torch import Tensor
 
-from shadowmaskformer.data import Sample, Samples
+from shadowmaskformer.data import Sample, Samples, Triplet
 from shadowmaskformer.errors import ConfigError
-from shadowmaskformer.network.config import ModelConfig
+from shadowmaskformer.network.config import DetectorConfig, ModelConfig
 from shadowmaskformer.network.model import UNetwork
 from shadowmaskformer.train.batches import Batch
 from shadowmaskformer.train.config import TrainConfig
+from shadowmaskformer.train.detection import Detection
 from shadowmaskformer.train.journal import ScoreCurve
 from shadowmaskformer.train.removal import Removal
 
@@ -27,12 +28,17 @@ class Scores(Protocol):
     """The result of a validation; as a text, one line for the log."""
 
     def to_dict(self) -> dict[str, float]:
-        """Return every score by name; `Task.decides` is one of them."""
+        """Return every score by name; `Validation.decides` is one of them."""
         ...
 
 
 class Validation(Protocol):
     """A fixed set of held-out pictures."""
+
+    @property
+    def decides(self) -> str:
+        """The score by which the best weights are kept; larger is better."""
+        ...
 
     def baselines(self) -> Mapping[str, Scores]:
         """Return the scores of what needs no training, by name, to compare with."""
@@ -47,8 +53,8 @@ class Task(Protocol):
     """What a network is trained for, in one run."""
 
     @property
-    def decides(self) -> str:
-        """The score by which the best weights are kept; larger is better."""
+    def bare(self) -> bool:
+        """Whether a picture without a shadow teaches the network anything; a shadow is drawn on it otherwise."""
         ...
 
     @property
@@ -68,12 +74,21 @@ class Task(Protocol):
         """Return what training minimises, a mean over pictures, for the network's output in float32."""
         ...
 
-    def validation(self, groups: Mapping[str, Samples], *, pictures: int, size: int) -> Validation:
-        """Hold out `pictures` of each group, spread evenly, whole, at `size`×`size` pixels."""
+    def validation(
+        self, groups: Mapping[str, Samples], also: Mapping[str, Sequence[Triplet]], *, pictures: int, size: int
+    ) -> Validation:
+        """Hold out pictures to score.
+
+        Args:
+            groups: training pictures that were held out, by the name of their kind.
+            also: further pictures, of other data sets, by the name of the set.
+            pictures: how many of each group are scored, spread evenly, whole.
+            size: side of these, in pixels.
+        """
         ...
 
 
-TASKS: dict[str, Callable[[TrainConfig], Task]] = {ModelConfig.kind: Removal}
+TASKS: dict[str, Callable[[TrainConfig], Task]] = {ModelConfig.kind: Removal, DetectorConfig.kind: Detection}
 """The task of each kind of network."""
 
 

@@ -1,0 +1,1 @@
+"""From a photo to where its shadows are; hints and rough masks help."""

@@ -1,0 +1,50 @@
+"""Shadow detection as a task for a network: what it is shown of a photo and hints, and what its head means."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from shadowmaskformer.arrays import Floats, average_down
+from shadowmaskformer.detect.hints import Hint, draw_hints
+from shadowmaskformer.errors import WeightsError
+from shadowmaskformer.network.config import DetectorConfig, NetworkConfig
+from shadowmaskformer.runtimes import Session
+
+
+def check_network(config: NetworkConfig) -> DetectorConfig:
+    """Return `config`; raise WeightsError unless it is that of a network that finds shadows."""
+    if not isinstance(config, DetectorConfig):
+        raise WeightsError(
+            f"these weights are a network of the kind {config.kind!r}", "finding shadows needs a detector"
+        )
+    return config
+
+
+def find(session: Session, photo: Floats, hints: tuple[Hint, ...] = (), mask: Floats | None = None) -> Floats:
+    """Return how deep in shadow a photo is, at the size at which the network looks at it, (h, w), [0, 1].
+
+    Args:
+        session: a network that finds shadows.
+        photo: RGB, (H, W, 3), [0, 1].
+        hints: in the photo's pixels.
+        mask: the mask so far, (H, W), [0, 1]; None for none.
+    """
+    height, width = photo.shape[:2]
+    rows, columns = session.config.view_size(height, width)
+    scaled = [hint.scaled(columns / width, rows / height) for hint in hints]
+    seen = np.zeros((rows, columns), np.float32) if mask is None else average_down(mask, rows, columns)
+    head = session.run({
+        "photo": average_down(photo, rows, columns),
+        "hints": draw_hints(scaled, rows, columns),
+        "mask": seen[..., None],
+    })  # fmt: skip
+    return sigmoid(head[..., 0])
+
+
+def sigmoid(logit: Floats) -> Floats:
+    """Return the probability of a logit.
+
+    >>> sigmoid(np.array([0.0, 100.0, -100.0], np.float32)).tolist()
+    [0.5, 1.0, 0.0]
+    """
+    return (0.5 * (1 + np.tanh(0.5 * logit))).astype(np.float32)

@@ -1,0 +1,94 @@
+"""List the photographs that the detector is trained and validated on.
+
+    python tools/list_detector_data.py --drawn DIR [DIR …] --pairs SRD --bare DIR -o LISTS
+
+writes `LISTS/train.txt` and `LISTS/valid.txt` for `shadowmaskformer train --data LISTS --recipe detector`.
+
+- `--drawn`: folders with `photo/` and `mask/`. Of the first one, every third group of photographs is held out, groups
+  being photographs that look alike, in the order of their names; photographs of the others that look like one held
+  out are left out. Each is listed `--repeat` times: there are few of them.
+- `--pairs`: a data set of pairs. Validation takes the scenes that validation of the remover takes. `--most-pairs` of the
+  others are listed, spread evenly, and clean pictures as pictures without shadow where SRD's test shows another scene.
+- `--bare`: photographs without cast shadows; every tenth is held out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+
+import numpy as np
+
+from shadowmaskformer.data import Triplet, open_dataset, unseen_scenes, validation_split
+from shadowmaskformer.data.layouts import pictures_in
+from shadowmaskformer.data.scenes import SAME_VIEW, CleanPictures, scene_groups
+
+
+def main() -> None:
+    """Write both lists."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--drawn", type=Path, nargs="+", required=True)
+    parser.add_argument("--pairs", type=Path, required=True)
+    parser.add_argument("--bare", type=Path, required=True)
+    parser.add_argument("-o", "--output", type=Path, required=True)
+    parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--most-pairs", type=int, default=700)
+    args = parser.parse_args()
+    links = args.output / "links"
+    links.mkdir(parents=True, exist_ok=True)
+
+    train: list[str] = []
+    valid: list[str] = []
+
+    def line(photo: Path, mask: Path | None, clean: Path | None, name: str) -> str:
+        link = links / f"{name}{photo.suffix.lower()}"
+        if not link.is_symlink():
+            os.symlink(photo.resolve(), link)
+        return f"{link.absolute()}|{mask.absolute() if mask else ''}|{(clean.absolute() if clean else '')}"
+
+    def bare(photo: Path, name: str) -> str:
+        listed = line(photo, None, None, name)
+        return listed + listed.partition("|")[0]
+
+    first, *others = (drawn_photos(folder) for folder in args.drawn)
+    groups = scene_groups(first)
+    held = [triplet for triplet, group in zip(first, groups, strict=True) if group % 3 == 2]
+    kept = [triplet for triplet, group in zip(first, groups, strict=True) if group % 3 != 2]
+    for more in others:
+        apart = CleanPictures(more).nearest(CleanPictures(held)) > SAME_VIEW
+        kept += [triplet for triplet, new in zip(more, apart, strict=True) if new]
+    valid += [line(t.shadow, t.mask, None, f"drawn-{i:03d}-{t.name}") for i, t in enumerate(held)]
+    for copy in range(args.repeat):
+        train += [line(t.shadow, t.mask, None, f"drawn-{copy}-{i:03d}-{t.name}") for i, t in enumerate(kept)]
+
+    dataset = open_dataset(args.pairs)
+    pairs, test = dataset.split("train", allow_unpaired=True), dataset.split("test", allow_unpaired=True)
+    split = validation_split(pairs, share=0.05, seen=64, seed=0)
+    listed = [split.train[int(i)] for i in np.linspace(0, len(split.train) - 1, args.most_pairs).round()]
+    train += [line(t.shadow, None, t.clean, f"pair-{t.name}") for t in listed]
+    valid += [line(t.shadow, None, t.clean, f"pair-{t.name}") for t in split.unseen]
+    away = [t for t, new in zip(listed, unseen_scenes(listed, test), strict=True) if new]
+    cleans = {t.clean.name: t for t in away}
+    train += [bare(t.clean, f"clean-{t.name}") for t in list(cleans.values())[: args.most_pairs // 5]]
+    scenes = dict(zip((t.name for t in split.unseen), scene_groups(split.unseen), strict=True))
+    one_each = {scene: t for t in split.unseen for name, scene in scenes.items() if name == t.name}
+    valid += [bare(t.clean, f"clean-{t.name}") for t in one_each.values()]
+
+    photos = pictures_in(args.bare)
+    valid += [bare(path, f"bare-{path.stem}") for path in photos[::10]]
+    train += [bare(path, f"bare-{path.stem}") for index, path in enumerate(photos) if index % 10]
+    for name, lines in (("train", train), ("valid", valid)):
+        (args.output / f"{name}.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+        counts = {kind: sum(f"/{kind}-" in each for each in lines) for kind in ("drawn", "pair", "clean", "bare")}
+        print(name, len(lines), counts)  # noqa: T201
+
+
+def drawn_photos(folder: Path) -> list[Triplet]:
+    """Return the photographs of a folder with their masks; each is its own clean picture."""
+    masks = {path.stem: path for path in pictures_in(folder / "mask")}
+    return [Triplet(p.stem, p, p, masks[p.stem]) for p in pictures_in(folder / "photo") if p.stem in masks]
+
+
+if __name__ == "__main__":
+    main()

@@ -14,6 +14,7 @@ examples:
 from __future__ import annotations
 
 import argparse
+import os
 
 HELP = "a page in the browser, and an API"
 
@@ -21,7 +22,11 @@ HELP = "a page in the browser, and an API"
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: this computer only)")
     parser.add_argument("--port", type=int, default=8430, help="default: 8430; 0 takes a free one")
-    parser.add_argument("--token", help="secret that requests must bring; needed with another --host")
+    parser.add_argument(
+        "--token",
+        default=os.environ.get("SHADOWMASKFORMER_TOKEN"),
+        help="secret that requests must bring; needed with another --host (default: $SHADOWMASKFORMER_TOKEN)",
+    )
     parser.add_argument("--workers", type=int, metavar="N", help="photos at a time (default: 2)")
     parser.add_argument("--no-browser", action="store_true", help="do not open the page")
 

@@ -32,8 +32,8 @@ class HintModel(BaseModel):
 
     def hint(self) -> Hint:
         """Return it as the library knows it."""
-        if (self.points is None) == (self.box is None):
-            raise ConfigError("a hint has points or a box", "give one of them")
+        if (self.points is None) == (self.box is None) or (self.box and not self.shadow):
+            raise ConfigError("a hint has points, or a box around a shadow", "give one of them")
         return Hint.box(*self.box) if self.box else Hint.stroke(self.points or (), shadow=self.shadow)
 
 

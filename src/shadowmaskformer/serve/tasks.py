@@ -11,6 +11,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from shadowmaskformer import masks
 from shadowmaskformer.arrays import average_down, fit_pixels, from_float
 from shadowmaskformer.detect.hints import Hint
 from shadowmaskformer.errors import MaskError, said
@@ -49,7 +50,12 @@ def find_mask(
 ) -> Answer:
     """Return the shadows of a photo as a soft mask, a gray PNG, and the list of them."""
     read = _read(photo, options)
-    found = remover.detector.detect(read.pixels, mask=mask and _named(mask, "mask"), hints=hints)
+    marked = None
+    if mask is not None:
+        marked = masks.prepare(
+            _named(mask, "mask"), read.height, read.width, max_pixels=complete(options)["max_pixels"]
+        )[0]
+    found = remover.detector.detect_in_photo(read, hints=hints, mask=marked)
     shadows = [{"share": round(each.share, 5), "box": [int(edge) for edge in each.box]} for each in found.shadows]
     levels = from_float(found.mask)
     data = encode_photo(Photo(np.repeat(levels[..., None], 3, axis=2), gray=True), format="PNG")

@@ -67,8 +67,8 @@ export async function findShadows(photo, { hints, mask, signal } = {}) {
 }
 
 /** Find how the light changes: half floats, for each pixel gain r g b, mask, offset r g b, weight. */
-export async function correction(photo, mask, { signal } = {}) {
-  const answer = await ask("/v1/correction", { method: "POST", body: form({ photo, mask }), signal });
+export async function correction(photo, mask, options, { signal } = {}) {
+  const answer = await ask("/v1/correction", { method: "POST", body: form({ photo, mask, ...options }), signal });
   return { ...factsOf(answer), planes: new Uint16Array(await answer.arrayBuffer()) };
 }
 

@@ -10,9 +10,9 @@ function level(half) {
 }
 
 export class Live {
-  constructor(correction, photo) {
+  constructor(correction, photo, options) {
     const { width, height, planes } = correction, count = width * height;
-    Object.assign(this, { correction, width, height, strength: 1, edge: 1 });
+    Object.assign(this, { correction, width, height, given: options, strength: 1, edge: 1 });
     const plane = (n) => Uint8Array.from({ length: count }, (_, i) => level(planes[8 * i + n]));
     this.mask = { width, height, data: plane(3) };
     this.weight = this.usual = plane(7);
@@ -31,7 +31,7 @@ export class Live {
 
   /** What the library must be told to do the same. */
   get options() {
-    const options = {};
+    const options = { ...this.given };
     if (this.strength !== 1) options.strength = this.strength;
     if (this.edge !== 1) options.feather_px = Math.round(10 * this.feather * this.edge) / 10;
     return options;

@@ -1,5 +1,6 @@
 // The work on one photo: its scenes, one after the other, and what is under way.
-// A scene is {photo, mask, found, regions, hints, result}; it is replaced, never changed.
+// A scene is {photo, mask, rough, found, regions, hints, result}; it is replaced, never changed. A mask is rough when
+// a hand drew it: its edge may then be moved to the shadow's.
 
 import * as engine from "./engine.js";
 import { History } from "./history.js";
@@ -29,7 +30,7 @@ export class Work {
 
   fresh(photo) {
     const mask = masks.empty(photo.workWidth, photo.workHeight);
-    return { photo, mask, found: null, regions: null, hints: [], result: null };
+    return { photo, mask, rough: false, found: null, regions: null, hints: [], result: null };
   }
 
   push(change) { this.history.push({ ...this.scene, ...change }); this.changed(); }
@@ -113,7 +114,7 @@ export class Work {
     this.drawn.last = spot;
   }
 
-  finish() { const mask = this.drawn?.mask; this.drawn = null; if (mask) this.push({ mask }); }
+  finish() { const mask = this.drawn?.mask; this.drawn = null; if (mask) this.push({ mask, rough: true }); }
   drop() { this.drawn = null; this.changed(); }
   spot([x, y]) { return [x * this.scene.mask.width, y * this.scene.mask.height]; }
   get shownMask() { return this.drawn?.mask ?? this.scene.mask; }
@@ -121,7 +122,7 @@ export class Work {
   edit(change) { this.push({ mask: change(this.scene.mask) }); }
   async openMask(file) {
     const { width, height } = this.scene.mask;
-    this.push({ mask: await masks.fromPicture(file, width, height) });
+    this.push({ mask: await masks.fromPicture(file, width, height), rough: true });
   }
   saveMask() { const { mask, photo } = this.scene; return masks.toPng(mask, photo.width, photo.height); }
 
@@ -130,10 +131,10 @@ export class Work {
     const { photo, found } = this.scene;
     const mask = masks.isEmpty(this.scene.mask) && found ? found : this.scene.mask;
     return this.run("removing", async (signal) => {
-      const png = await masks.toPng(mask);
-      const live = new Live(await engine.correction(photo.small, png, { signal }), photo);
-      this.push({ mask, result: { live, png, photo, file: null, shown: null, options: "{}" } });
-      await this.keep(await this.fullSize(photo, png, {}, signal), "{}");
+      const png = await masks.toPng(mask), options = this.scene.rough ? {} : { exact_mask: true };
+      const live = new Live(await engine.correction(photo.small, png, options, { signal }), photo, options);
+      this.push({ mask, result: { live, png, photo, file: null, shown: null, options: null } });
+      await this.keep(await this.fullSize(photo, png, options, signal), JSON.stringify(options));
     });
   }
 

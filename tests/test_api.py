@@ -10,6 +10,7 @@ NAMES = [
     "ConfigError",
     "Correction",
     "DatasetError",
+    "DiskFullError",
     "EvaluationError",
     "ImageReadError",
     "ImageTooLargeError",
@@ -18,6 +19,7 @@ NAMES = [
     "ModelConfig",
     "NotAnImageError",
     "Options",
+    "Outcome",
     "OutputError",
     "Removal",
     "RemovedFile",
@@ -28,7 +30,9 @@ NAMES = [
     "UnsafeWeightsError",
     "VARIANTS",
     "WeightsError",
+    "WorkerDiedError",
     "__version__",
+    "remove_many",
     "remove_shadow",
 ]
 

@@ -16,6 +16,7 @@ from shadowmaskformer.errors import (
     ArrayError,
     ConfigError,
     DatasetError,
+    DiskFullError,
     EvaluationError,
     ImageReadError,
     ImageTooLargeError,
@@ -27,10 +28,12 @@ from shadowmaskformer.errors import (
     TrainingError,
     UnsafeWeightsError,
     WeightsError,
+    WorkerDiedError,
 )
 from shadowmaskformer.network.config import VARIANTS, ModelConfig
 
 if TYPE_CHECKING:
+    from shadowmaskformer.batch import Outcome, remove_many
     from shadowmaskformer.light.correction import Correction
     from shadowmaskformer.network.model import ShadowMaskFormer
     from shadowmaskformer.removal.job import Removal, RemovedFile
@@ -45,6 +48,7 @@ __all__ = [
     "ConfigError",
     "Correction",
     "DatasetError",
+    "DiskFullError",
     "EvaluationError",
     "ImageReadError",
     "ImageTooLargeError",
@@ -53,6 +57,7 @@ __all__ = [
     "ModelConfig",
     "NotAnImageError",
     "Options",
+    "Outcome",
     "OutputError",
     "Removal",
     "RemovedFile",
@@ -61,7 +66,9 @@ __all__ = [
     "TrainingError",
     "UnsafeWeightsError",
     "WeightsError",
+    "WorkerDiedError",
     "__version__",
+    "remove_many",
     "remove_shadow",
 ]
 if importlib.util.find_spec("torch"):
@@ -70,10 +77,12 @@ if importlib.util.find_spec("torch"):
 _LAZY = {
     "Correction": "light.correction",
     "Options": "removal.options",
+    "Outcome": "batch",
     "Removal": "removal.job",
     "RemovedFile": "removal.job",
     "ShadowMaskFormer": "network.model",
     "ShadowRemover": "removal.remover",
+    "remove_many": "batch",
     "remove_shadow": "removal.remover",
 }
 

@@ -89,6 +89,16 @@ class OutputError(ShadowMaskFormerError):
     http_status = 503
 
 
+class DiskFullError(OutputError):
+    """The disk or the quota is full."""
+
+
+class WorkerDiedError(ShadowMaskFormerError):
+    """The process that did the work ended in the middle of it."""
+
+    http_status = 503
+
+
 class WeightsError(ShadowMaskFormerError):
     """Weights are missing, damaged or do not fit the network."""
 
@@ -117,12 +127,6 @@ class EvaluationError(ShadowMaskFormerError):
 
 class MissingExtraError(ShadowMaskFormerError, ImportError):
     """An optional dependency is not installed; the message names the extra."""
-
-    http_status = 503
-
-
-class WorkerDiedError(ShadowMaskFormerError):
-    """A process that did the work ended in the middle of it."""
 
     http_status = 503
 

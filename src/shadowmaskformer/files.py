@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from shadowmaskformer.errors import OutputError
+from shadowmaskformer.errors import DiskFullError, OutputError
 
 _TEMP_PREFIX, _TEMP_SUFFIX = ".shadowmaskformer-", ".part"
 
@@ -56,7 +56,7 @@ def check_output(
         os.close(probe[0])
         probe[1].unlink()
     except OSError as error:
-        raise _as_output_error(error, name) from error
+        raise as_output_error(error, name) from error
 
 
 def write_atomically(path: str | os.PathLike[str], data: bytes, *, overwrite: bool = False) -> None:
@@ -88,7 +88,7 @@ def write_atomically(path: str | os.PathLike[str], data: bytes, *, overwrite: bo
     except FileExistsError as error:
         raise _exists(name) from error
     except OSError as error:
-        raise _as_output_error(error, name) from error
+        raise as_output_error(error, name) from error
 
 
 def _same_file(path: str | os.PathLike[str], source: str | os.PathLike[str]) -> bool:
@@ -156,9 +156,10 @@ def _sync_folder(folder: Path) -> None:
             os.close(descriptor)
 
 
-def _as_output_error(error: OSError, name: str) -> OutputError:
+def as_output_error(error: OSError, name: str) -> OutputError:
+    """Return what the system says about writing the file `name` as an error of ours."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return OutputError(f"{name}: the disk or quota is full", "free some space and try again")
+        return DiskFullError(f"{name}: the disk or quota is full", "free some space and try again")
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
         return OutputError(f"{name}: its folder cannot be written to", "choose another {output}")
     if error.errno in (errno.ENOENT, errno.ENOTDIR):

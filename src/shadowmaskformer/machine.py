@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import os
 import platform
+from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
 
@@ -64,6 +65,25 @@ def processor() -> str:
 def cores() -> int:
     """Return the number of processors."""
     return os.cpu_count() or 1
+
+
+def usable_cores() -> int:
+    """Return the number of processors that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else cores()
+
+
+def available_memory() -> int | None:
+    """Return how many bytes this process and its children may still take; None where the system does not say."""
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        free = 1024 * next(int(line.split()[1]) for line in lines if line.startswith("MemAvailable:"))
+    except (OSError, StopIteration):
+        return None
+    # A container's own limit (cgroup 2), where there is one.
+    group = Path("/sys/fs/cgroup")
+    with suppress(OSError, ValueError):
+        free = min(free, int((group / "memory.max").read_text()) - int((group / "memory.current").read_text()))
+    return free
 
 
 def load_average() -> list[float] | None:

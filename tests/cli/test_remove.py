@@ -70,8 +70,12 @@ def test_wrong_usage_is_one_line_and_touches_nothing(
     assert sorted(path.name for path in files.iterdir()) == ["mask.png", "photo.png"]
 
 
-@pytest.mark.parametrize("folder", [".", "/", ""])
-def test_a_folder_is_no_photo(files: Path, folder: str, capsys: pytest.CaptureFixture[str]):
+@pytest.mark.parametrize("folder", ["empty", "./empty/", ""])
+def test_a_folder_without_photos_is_an_error(
+    files: Path, folder: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    (files / "empty").mkdir()
+    monkeypatch.chdir(files if folder else files / "empty")
     assert main(["remove", folder, "--mask", str(files / "mask.png")]) == 3
     assert "folder" in capsys.readouterr().err
 

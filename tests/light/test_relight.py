@@ -3,8 +3,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from shadowmaskformer.arrays import average_down, places, sample
 from shadowmaskformer.errors import ArrayError
-from shadowmaskformer.light.relight import relight
+from shadowmaskformer.light.relight import measure, relight
 
 ATTENUATION = np.float32([0.4, 0.45, 0.5])
 
@@ -211,3 +212,15 @@ def test_mask_of_another_size_is_refused_with_the_remedy():
 def test_photo_of_bytes_is_refused():
     with pytest.raises(ArrayError, match="float32"):
         relight(np.zeros((4, 6, 3), np.uint8), np.zeros((4, 6), np.float32))
+
+
+def test_the_edge_is_found_between_the_pixels_of_a_reduced_mask():
+    row, column = np.mgrid[:384, :512]
+    away = (column - 0.37 * row - 120) / np.hypot(1, 0.37)  # of a slanted edge, in the photo's pixels
+    small, marked = (average_down(plane.astype(np.float32), 96, 128) for plane in (np.ones((384, 512, 3)), away > 0))
+    light = measure(small, marked)
+    assert light is not None
+    near = np.abs(away) < 4
+    near[:, : 4 * light.box[1].start + 8] = False
+    shifted = sample(light.distance[..., None], places(96, 384), places(128, 512) - light.box[1].start)[..., 0]
+    assert np.abs(4 * shifted - away)[near].mean() < 0.4

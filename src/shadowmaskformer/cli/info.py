@@ -11,7 +11,7 @@ HELP = "versions, runtimes, devices and weights, for bug reports"
 
 _PACKAGES = (
     "numpy", "pillow", "safetensors", "tifffile", "imagecodecs", "torch", "onnxruntime", "openvino",
-    "pillow-heif", "huggingface-hub", "matplotlib",
+    "pillow-heif", "huggingface-hub", "matplotlib", "ray", "fsspec",
 )  # fmt: skip
 
 

@@ -1,8 +1,11 @@
-"""Remove the shadow that a mask marks from a photograph.
+"""Remove the shadows that masks mark from photographs.
 
 The result keeps the photo's size, format, bit depth and metadata, and every pixel outside the mask and its soft
 border. The mask is any picture of the photo's shape, white where the shadow is: paint over the shadow in any
 program that has a brush, on a black copy or a transparent layer, and save it as PNG.
+
+Several photos or folders are a batch: all cores work, a photo that fails does not stop the others, and the same command
+goes on where the last one was stopped. The manifest remembers what was done, one line of JSON for each photo.
 
 examples:
   shadowmaskformer remove beach.jpg --mask beach-mask.png
@@ -11,6 +14,14 @@ examples:
       also writes result-compare.jpg: before | mask | after
   cat beach.jpg | shadowmaskformer remove - --mask mask.png -o - > result.jpg
       reads standard input, writes standard output
+  shadowmaskformer remove holiday --recursive --masks holiday-masks -o results
+      a folder with its subfolders; the mask of holiday/a/b.jpg is holiday-masks/a/b.png
+  shadowmaskformer remove inbox -o results --watch
+      each photo that arrives in the folder, with inbox/NAME-mask.png as its mask
+  shadowmaskformer remove s3://bucket/photos -o s3://bucket/results --engine ray --address auto
+      on a Ray cluster
+
+exit codes: 0 all done; 1 some photos failed; 2 wrong usage, nothing touched; 3 nothing could be done; 130 interrupted
 """
 
 from __future__ import annotations
@@ -27,13 +38,24 @@ HELP = "remove the shadow from a photo"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("photo", help="the photo, or - for standard input")
-    parser.add_argument("--mask", required=True, help="the shadow: white on black, or painted on a transparent layer")
+    parser.add_argument("photos", nargs="+", metavar="PHOTO", help="photos and folders, or - for standard input")
+    parser.add_argument("--mask", help="the shadow: white on black, or painted on a transparent layer")
     parser.add_argument(
         "-o", "--output", help="file or folder to write to (default: PHOTO-no-shadow beside it); - for standard output"
     )
     parser.add_argument("--overwrite", action="store_true", help="replace the output if it exists")
     parser.add_argument("--compare", action="store_true", help="also write a picture: before | mask | after")
+    many = parser.add_argument_group("many photos")
+    many.add_argument("--recursive", action="store_true", help="look into subfolders; they are kept in the output")
+    many.add_argument(
+        "--masks", metavar="FOLDER", help="masks named like their photos (default: NAME-mask beside each photo)"
+    )
+    many.add_argument("--require-mask", action="store_true", help="photos without a mask fail")
+    many.add_argument("--watch", action="store_true", help="go on with what is added to the folders, until Ctrl-C")
+    many.add_argument("--workers", type=int, metavar="N", help="processes (default: one for each core)")
+    many.add_argument("--manifest", metavar="FILE", help="what was done, as JSON lines (default: in the output folder)")
+    many.add_argument("--engine", choices=("local", "ray"), default="local", help="ray: Ray Data; takes URLs too")
+    many.add_argument("--address", help="of a Ray cluster (default: RAY_ADDRESS, else one on this computer)")
     look = parser.add_argument_group("result")
     look.add_argument("--format", help="jpeg, png, webp, tiff, … (default: the output's ending, else as the photo)")
     look.add_argument("--quality", type=int, help="1–100, lossy formats only (default: visually lossless)")
@@ -63,7 +85,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="default: native, the fastest on a CPU",
     )
     how.add_argument("--device", help="cpu, cuda, mps (default: cpu; others run on PyTorch)")
-    how.add_argument("--threads", type=int, help="CPU threads (default: all)")
+    how.add_argument("--threads", type=int, help="CPU threads (default: all; 1 for each of many workers)")
     how.add_argument(
         "--max-pixels", type=int, default=argparse.SUPPRESS, help="refuse larger photos (default: 178,956,970)"
     )
@@ -74,6 +96,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from shadowmaskformer.cli import many
+
+    if many.is_meant(args):
+        return many.run(args)
+    args.photo = args.photos[0]
+    return _remove_one(args)
+
+
+def _remove_one(args: argparse.Namespace) -> int:
     from shadowmaskformer.cli import console
     from shadowmaskformer.errors import ConfigError, said
     from shadowmaskformer.files import check_output, shown, write_atomically
@@ -92,7 +123,7 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigError("photo and mask cannot both come from standard input", "save one of them")
     if to_stdout and (args.json or args.compare):
         raise ConfigError("--json and --compare need a file for the picture", "give -o FILE")
-    inputs = [Path(local_path(name)) for name in (args.photo, args.mask) if name != "-"]
+    inputs = [Path(local_path(name)) for name in (args.photo, args.mask) if name not in (None, "-")]
     choose_format("PNG", path=None if to_stdout else args.output, wanted=args.format)  # before any work
     target = None if to_stdout else output_path(None if from_stdin else Path(args.photo), args.output, args.format)
     comparison = target.with_name(f"{target.stem}-compare.jpg") if target and args.compare else None

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from shadowmaskformer.arrays import sample
+from shadowmaskformer.arrays import box_mean, sample
 from shadowmaskformer.errors import ArrayError
 from shadowmaskformer.light.correction import Correction
 from shadowmaskformer.light.tone import brightened, brighter, log_light
@@ -37,6 +37,7 @@ _BAND = 24 / 256  # how far from the edge the bands reach
 _PENUMBRA = 14 / 256  # how far from the edge the shadow may still fade
 _TOO_WIDE = 3 / 256  # a mask drawn wider than this is measured a second time from the true edge
 _WHOLE = 0.5  # how strongly a cell's penumbra is drawn towards the whole shadow's
+_SOFTENED = 2  # pixels beside the edge in which it is found between the pixels
 _FAINT = 0.05  # depth up to which a photo stays as it was; from twice that on the correction counts in full
 _NEAR = 0.25  # distance at which a pair's weight has fallen to a quarter
 _ALIKE = 0.6  # distance in colour at which a pair's weight has fallen to a quarter
@@ -194,10 +195,10 @@ def measure(photo: np.ndarray, mask: np.ndarray) -> Light | None:
         return None
     side = _side(size)
     box = _box_around(shadow, _reach(side))
-    photo, shadow = photo[box], shadow[box]
+    photo, mask = photo[box], mask[box]
     light = log_light(photo)
-    grid = _Grid.over(shadow.shape, side)
-    distance = _signed_distance(shadow, _reach(side))
+    grid = _Grid.over(mask.shape, side)
+    distance = _signed_distance(mask, _reach(side))
     pairs = _edge_pairs(photo, distance, grid)
     whole, profiles = _penumbra(light, distance, pairs, grid)
     astray = _edge_astray(whole, grid)
@@ -327,10 +328,23 @@ def _middles(profile: np.ndarray) -> np.ndarray:
     return np.arange(len(profile)) - len(profile) // 2 + 0.5
 
 
-def _signed_distance(shadow: np.ndarray, reach: int) -> np.ndarray:
-    """Return the distance to the mask's edge, (H, W) pixels, positive inside, exact up to `reach`."""
+def _signed_distance(mask: np.ndarray, reach: int) -> np.ndarray:
+    """Return the distance to the mask's edge, (H, W) pixels, positive inside, up to `reach`.
+
+    Beside the edge it is read between the pixels, from the slope of the softened mask: a larger picture is relit by
+    it, and would show the stairs of this one.
+    """
+    shadow = mask > 0.5
     inside, outside = _distance_within(shadow, reach), _distance_within(~shadow, reach)
-    return np.where(shadow, inside - np.float32(0.5), np.float32(0.5) - outside)
+    distance = np.where(shadow, inside - np.float32(0.5), np.float32(0.5) - outside)
+    if min(mask.shape) < 2:
+        return distance
+    soft = box_mean(mask, _SOFTENED)
+    slope = np.hypot(*np.gradient(soft))
+    beside = (np.abs(distance) < _SOFTENED) & (slope > 0.1)
+    low, high = np.where(shadow, 0, -_SOFTENED), np.where(shadow, _SOFTENED, 0)
+    distance[beside] = np.clip((soft[beside] - 0.5) / slope[beside], low[beside], high[beside])
+    return distance
 
 
 def _distance_within(region: np.ndarray, reach: int) -> np.ndarray:

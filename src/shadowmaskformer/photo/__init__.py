@@ -7,7 +7,15 @@ from shadowmaskformer.photo.blocks import DECODER_ERRORS
 from shadowmaskformer.photo.exif import EXIF_PREFIX
 from shadowmaskformer.photo.formats import FORMATS, Format, endings, find_format, format_of_path, sniff
 from shadowmaskformer.photo.picture import Metadata, Photo
-from shadowmaskformer.photo.read import MAX_PIXELS, ImageSource, local_path, name_of, read_photo, read_plain
+from shadowmaskformer.photo.read import (
+    MAX_PIXELS,
+    ImageSource,
+    count_pixels,
+    local_path,
+    name_of,
+    read_photo,
+    read_plain,
+)
 from shadowmaskformer.photo.write import choose_format, encode_photo, encoding_losses, file_of
 
 __all__ = [
@@ -20,6 +28,7 @@ __all__ = [
     "Metadata",
     "Photo",
     "choose_format",
+    "count_pixels",
     "encode_photo",
     "encoding_losses",
     "endings",

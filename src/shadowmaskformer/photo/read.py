@@ -72,6 +72,29 @@ def read_plain(source: ImageSource, *, max_pixels: int = MAX_PIXELS, name: str |
     return _read(source, Reading(name or name_of(source), max_pixels, drop_metadata=True, as_mask=True))
 
 
+def count_pixels(path: str | os.PathLike[str]) -> int | None:
+    """Return how many pixels a picture file has, as its header says; None if it is not a picture that can be read."""
+    try:
+        _read(path, _Measuring(name_of(path), 0))
+    except _Measured as found:
+        return found.pixels
+    except ShadowMaskFormerError:
+        pass
+    return None
+
+
+class _Measured(Exception):  # noqa: N818  an answer, not an error
+    def __init__(self, pixels: int) -> None:
+        self.pixels = pixels
+
+
+class _Measuring(Reading):
+    """Stops a decoder at the point where it knows the size, before it decodes a pixel."""
+
+    def check_size(self, width: int, height: int) -> None:
+        raise _Measured(width * height)
+
+
 def name_of(source: ImageSource) -> str:
     """Return what messages call the source."""
     if isinstance(source, (str, os.PathLike)):

@@ -1,0 +1,153 @@
+"""Which photo becomes which file, with which mask."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePath
+
+from shadowmaskformer.batch.places import Place, join, place_of, split
+from shadowmaskformer.errors import ConfigError
+from shadowmaskformer.files import shown
+from shadowmaskformer.photo import endings
+from shadowmaskformer.removal.job import default_output
+
+_RESULTS = ("-no-shadow", "-no-shadow-compare")
+_MASKS = ("-mask", "_mask")
+
+
+@dataclass(frozen=True)
+class Item:
+    """One photo of a batch.
+
+    Attributes:
+        photo: its path or URL.
+        output: where the result goes.
+        mask: its mask; None if it has none.
+    """
+
+    photo: str
+    output: str
+    mask: str | None = None
+
+    @property
+    def comparison(self) -> str:
+        """Where before, mask and after go, side by side."""
+        folder, name = split(self.output)
+        return join(folder, f"{Path(name).stem}-compare.jpg")
+
+
+def plan(
+    photos: Iterable[str],
+    output: str | None = None,
+    *,
+    masks: str | None = None,
+    recursive: bool = False,
+    format: str | None = None,
+) -> list[Item]:
+    """Decide which photo becomes which file.
+
+    In folders, hidden files, results (`NAME-no-shadow.*`) and masks (`NAME-mask.*`) are no photos; nor are this
+    batch's own outputs and masks anywhere.
+
+    Args:
+        photos: photos and folders of photos.
+        output: folder for the results, in which the subfolders of a folder are kept; None puts each beside its photo.
+        masks: one mask for all; or a folder with masks, each where its photo is in its own folder, under the same name
+            but for the ending; None takes `NAME-mask.*` beside the photo where there is one.
+        recursive: look into subfolders too.
+        format: of the results.
+
+    Raises:
+        ConfigError: two photos would become one file, or two masks fit one photo.
+    """
+    folders = _Folders()
+    in_folder = masks is not None and place_of(masks).is_folder(masks)
+    items: dict[str, Item] = {}
+    for photo, inside in _found(photos, folders, recursive, [each for each in (output, masks) if each]):
+        folder, name = split(photo)
+        mask = masks
+        if in_folder:
+            assert masks is not None
+            mask = folders.mask(join(masks, str(PurePath(inside).parent)), photo, ("", *_MASKS))
+        elif masks is None:
+            mask = folders.mask(folder, photo, _MASKS)
+        named = default_output(Path(name), format).name
+        target = join(folder, named) if output is None else join(output, str(PurePath(inside).with_name(named)))
+        items.setdefault(place_of(photo).real(photo), Item(photo, target, mask))
+    ours = {
+        place_of(path).real(path)
+        for item in items.values()
+        for path in (item.output, item.comparison, item.mask)
+        if path is not None
+    }
+    chosen = [item for real, item in items.items() if real not in ours]
+    _refuse_collisions(chosen)
+    return chosen
+
+
+def _found(inputs: Iterable[str], folders: _Folders, recursive: bool, others: list[str]) -> Iterator[tuple[str, str]]:
+    """Yield each photo, and its path inside the folder that was named; folders for other things are left out."""
+    for each in inputs:
+        place = place_of(each)
+        if not place.is_folder(each):
+            yield each, split(each)[1]
+            continue
+        left_out = [real for real in map(place.real, others) if _is_inside(real, place.real(each))]
+        for name in place.files(each, recursive=recursive):
+            photo = join(each, name)
+            if folders.is_photo(photo) and not any(_is_inside(place.real(photo), real) for real in left_out):
+                yield photo, name
+
+
+def _is_inside(path: str, folder: str) -> bool:
+    return path.startswith(folder.rstrip("/\\") + "/") or path.startswith(folder.rstrip("/\\") + "\\")
+
+
+class _Folders:
+    """What lies side by side in each folder; each is listed once."""
+
+    def __init__(self) -> None:
+        self._stems: dict[str, dict[str, list[str]]] = {}
+
+    def stems(self, folder: str) -> dict[str, list[str]]:
+        """Return the names of the pictures in a folder, by their stems."""
+        if folder not in self._stems:
+            place: Place = place_of(folder)
+            found: dict[str, list[str]] = defaultdict(list)
+            for name in place.files(folder) if place.is_folder(folder) else ():
+                if PurePath(name).suffix.lower() in endings():
+                    found[PurePath(name).stem].append(name)
+            self._stems[folder] = found
+        return self._stems[folder]
+
+    def is_photo(self, path: str) -> bool:
+        """Return whether a file in a folder is one of its photos."""
+        folder, name = split(path)
+        stem = PurePath(name).stem
+        if PurePath(name).suffix.lower() not in endings() or stem.endswith(_RESULTS):
+            return False
+        return not any(stem.endswith(end) and stem.removesuffix(end) in self.stems(folder) for end in _MASKS)
+
+    def mask(self, folder: str, photo: str, suffixes: tuple[str, ...]) -> str | None:
+        """Return the mask of a photo among the pictures in `folder`; None if there is none."""
+        stem, stems, place = PurePath(split(photo)[1]).stem, self.stems(folder), place_of(folder)
+        names = [join(folder, name) for suffix in suffixes for name in stems.get(stem + suffix, ())]
+        found = [path for path in names if place.real(path) != place_of(photo).real(photo)]
+        if len(found) > 1:
+            raise ConfigError(
+                f"{shown(photo)} has two masks, {shown(found[0])} and {shown(found[1])}", "take one of them away"
+            )
+        return found[0] if found else None
+
+
+def _refuse_collisions(items: list[Item]) -> None:
+    first: dict[str, Item] = {}
+    for item in items:
+        other = first.setdefault(place_of(item.output).real(item.output), item)
+        if other is not item:
+            raise ConfigError(
+                f"{shown(other.photo)} and {shown(item.photo)} would both become {shown(item.output)}",
+                "rename one of them, or give each its own {output}",
+            )

@@ -1,0 +1,186 @@
+"""One photo of a batch: what is to be done about it, and doing it, here or on a cluster."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from shadowmaskformer.batch.manifest import Earlier, Outcome
+from shadowmaskformer.batch.places import is_url, place_of, split
+from shadowmaskformer.batch.plan import Item
+from shadowmaskformer.batch.worker import Worker
+from shadowmaskformer.errors import MaskError, OutputError, ShadowMaskFormerError, WorkerDiedError
+from shadowmaskformer.files import shown
+from shadowmaskformer.network import weights
+from shadowmaskformer.photo import read_plain
+from shadowmaskformer.removal.job import compare
+from shadowmaskformer.removal.options import Options, complete
+from shadowmaskformer.removal.remover import ShadowRemover
+
+_LOOK_EVERY_S = 1.0
+
+Action = Literal["skip", "adopt", "make", "replace"]
+"""`adopt`: a file of unknown origin is in the place of the result; if it is a whole picture, it is taken for it."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What is the same for all photos of a batch.
+
+    Attributes:
+        remover: arguments of `ShadowRemover`.
+        options: of each removal.
+        overwrite: replace files of unknown origin.
+        comparison: also write before, mask and after side by side.
+        require_mask: photos without a mask fail.
+    """
+
+    remover: dict[str, Any] = field(default_factory=dict[str, Any])
+    options: Options = field(default_factory=Options)
+    overwrite: bool = False
+    comparison: bool = False
+    require_mask: bool = False
+
+    def fingerprint(self) -> str:
+        """Return a digest of all that decides what a result looks like."""
+        names = ("method", "working_pixels")
+        made_by = {name: self.remover[name] for name in names if self.remover.get(name) is not None}
+        parts = [made_by, _version_of(self.remover), complete(self.options), self.comparison]
+        return _digest(json.dumps(parts, sort_keys=True, default=str))
+
+
+def fingerprint(item: Item, settings: str) -> str:
+    """Return a digest of the photo's and the mask's state and of the settings' fingerprint."""
+    states = [place_of(path).state(path) if path else None for path in (item.photo, item.mask)]
+    return _digest(json.dumps([settings, states]))
+
+
+def decide(item: Item, earlier: Earlier | None, found: str, overwrite: bool) -> Action:
+    """Decide what to do about a photo.
+
+    Args:
+        item: the photo.
+        earlier: what the manifest knows of its result.
+        found: the fingerprint as it is now.
+        overwrite: a file of unknown origin may be replaced.
+    """
+    state = place_of(item.output).state(item.output)
+    if state is None:
+        return "make"
+    if earlier is not None and earlier.bytes == state[0]:
+        return "skip" if earlier.fingerprint == found else "replace"
+    return "replace" if overwrite else "adopt"
+
+
+def settle(
+    worker: Worker,
+    item: Item,
+    earlier: Earlier | None,
+    settings: Settings,
+    version: str,
+    room: Callable[[], AbstractContextManager[None]] = nullcontext,
+) -> Outcome:
+    """Do in `worker` what is to be done about a photo.
+
+    A photo whose process dies is tried once more, and so is one that fails because it is still being copied.
+
+    Args:
+        worker: where to do it.
+        item: the photo.
+        earlier: what the manifest knows of its result.
+        settings: of the batch.
+        version: the settings' fingerprint.
+        room: waited for before the work is begun, and held meanwhile.
+    """
+    outcome: Outcome | None = None
+    for _ in range(2):
+        found = fingerprint(item, version)
+        action = decide(item, earlier, found, settings.overwrite)
+        if action == "skip":
+            return Outcome(item.photo, item.output, "skipped", item.mask, fingerprint=found)
+        try:
+            with room():
+                outcome = worker.call(execute, item, action, settings, found)
+        except WorkerDiedError as died:
+            outcome = Outcome(item.photo, item.output, "failed", item.mask, died)
+        else:
+            if outcome.error is None or not _was_growing(item, version, found):
+                break
+    assert outcome is not None
+    return outcome
+
+
+def _was_growing(item: Item, version: str, found: str) -> bool:
+    """Return whether the files have changed since `found`; wait until they no longer do."""
+    if not is_url(item.photo) and Path(item.photo).exists():
+        just_written = time.time() - Path(item.photo).stat().st_mtime < 2 * _LOOK_EVERY_S
+        time.sleep(_LOOK_EVERY_S if just_written else 0)
+    changed = False
+    while (now := fingerprint(item, version)) != found:
+        changed, found = True, now
+        time.sleep(_LOOK_EVERY_S)
+    return changed
+
+
+def execute(remover: ShadowRemover, item: Item, action: Action, settings: Settings, found: str) -> Outcome:
+    """Do it; an error becomes an outcome, for one photo must not stop the others."""
+    began = time.perf_counter()
+    warnings: tuple[str, ...] = ()
+    facts: dict[str, Any] = {}
+    error: ShadowMaskFormerError | None = None
+    try:
+        if action == "adopt":
+            _check_whole(item.output)
+        else:
+            warnings, facts = _remove(remover, item, settings, overwrite=action == "replace")
+    except ShadowMaskFormerError as expected:
+        error = expected
+    except Exception as unexpected:
+        error = ShadowMaskFormerError(f"{shown(item.photo)}: {type(unexpected).__name__}: {unexpected}", "report this")
+    status = "failed" if error else "skipped" if action == "adopt" else "done"
+    seconds = time.perf_counter() - began
+    return Outcome(item.photo, item.output, status, item.mask, error, warnings, facts, seconds, found)
+
+
+def _remove(
+    remover: ShadowRemover, item: Item, settings: Settings, *, overwrite: bool
+) -> tuple[tuple[str, ...], dict[str, Any]]:
+    if item.mask is None and settings.require_mask:
+        raise MaskError(f"{shown(item.photo)}: has no mask", "add one or leave out {require_mask}")
+    place = place_of(item.output)
+    place.prepare(item.output, [path for path in (item.photo, item.mask) if path], overwrite=overwrite)
+    photo = place_of(item.photo).source(item.photo)
+    mask = place_of(item.mask).source(item.mask) if item.mask else None
+    result = remover.remove_file(photo, mask, name=split(item.output)[1], **settings.options)
+    if settings.comparison:
+        # First, so that the result is there only when all is.
+        place.write(item.comparison, compare(result.removal), overwrite=True)
+    place.write(item.output, result.data, overwrite=overwrite)
+    return result.warnings, result.facts()
+
+
+def _check_whole(path: str) -> None:
+    try:
+        read_plain(place_of(path).source(path))
+    except ShadowMaskFormerError as error:
+        raise OutputError(
+            f"{shown(path)}: is there already, but is not a whole picture", "replace it with {overwrite=True}"
+        ) from error
+
+
+def _version_of(remover: dict[str, Any]) -> str:
+    if remover.get("method") == "relight":
+        return "none"
+    name: Any = remover.get("weights") or weights.DEFAULT
+    file = Path(name) if Path(name).is_file() else weights.locate(name)
+    return hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]

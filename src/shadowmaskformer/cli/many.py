@@ -1,0 +1,123 @@
+"""`remove` for several photos: parses what is left, shows progress, and sums up."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import json
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
+
+from shadowmaskformer.cli.console import EXIT_INTERRUPTED, EXIT_OK, EXIT_SOME_FAILED
+from shadowmaskformer.cli.progress import ProgressBar
+
+if TYPE_CHECKING:
+    from shadowmaskformer.batch import Outcome
+
+_ONLY_MANY = ("recursive", "masks", "require_mask", "watch", "workers", "manifest", "address")
+
+
+def is_meant(args: argparse.Namespace) -> bool:
+    """Return whether the arguments describe a batch rather than one photo."""
+    several = len(args.photos) > 1 or args.engine != "local" or any(vars(args)[name] for name in _ONLY_MANY)
+    return several or (args.photos[0] != "-" and Path(args.photos[0]).is_dir())
+
+
+def run(args: argparse.Namespace) -> int:
+    from shadowmaskformer.batch import remove_many
+    from shadowmaskformer.errors import ConfigError
+    from shadowmaskformer.removal.options import Options
+
+    if "-" in (*args.photos, args.output, args.mask):
+        raise ConfigError("many photos cannot come from or go to a pipe", "give files and folders")
+    if args.mask and args.masks:
+        raise ConfigError("--mask is one mask for all, --masks a folder", "give one of them")
+    options: Options = {name: vars(args)[name] for name in Options.__annotations__ if name in vars(args)}  # type: ignore[assignment]
+    counts: Counter[str] = Counter()
+    began, interrupted, stdout = time.perf_counter(), False, sys.stdout or io.StringIO()
+    with (
+        remove_many(
+            args.photos, args.output, masks=args.masks or args.mask, require_mask=args.require_mask,
+            recursive=args.recursive, watch=args.watch, overwrite=args.overwrite, compare=args.compare,
+            manifest=args.manifest, workers=args.workers, engine=args.engine, address=args.address,
+            weights=args.weights, method=args.method, runtime=args.runtime, device=args.device, threads=args.threads,
+            **options,
+        ) as batch,
+        ProgressBar("removing shadows", "photo") as bar,
+        # Ray prints what happens to its processes, which must not get between lines of JSON.
+        contextlib.redirect_stdout(sys.stderr),
+    ):  # fmt: skip
+        show = _Show(args, bar, stdout)
+        try:
+            for outcome in batch:
+                counts[outcome.status] += 1
+                show.outcome(outcome)
+                if batch.total:
+                    bar(counts.total(), batch.total)
+        except KeyboardInterrupt:
+            interrupted = True
+        finally:
+            bar.close()
+            batch.close()
+            show.summary(counts, time.perf_counter() - began, batch.manifest)
+    if interrupted:
+        if not args.quiet:
+            print("interrupted; the same command goes on from here", file=sys.stderr)
+        return EXIT_INTERRUPTED
+    if not counts["failed"] + counts["left"]:
+        return EXIT_OK
+    return EXIT_SOME_FAILED if counts["done"] + counts["skipped"] else 3
+
+
+class _Show:
+    """What the user gets to see."""
+
+    def __init__(self, args: argparse.Namespace, bar: ProgressBar, stdout: TextIO) -> None:
+        self._json, self._quiet, self._watch = args.json, args.quiet, args.watch
+        self._bar, self._stdout = bar, stdout
+
+    def outcome(self, outcome: Outcome) -> None:
+        """Show what became of one photo."""
+        from shadowmaskformer.errors import said
+        from shadowmaskformer.files import shown
+
+        if self._json:
+            print(outcome.line("command"), file=self._stdout, flush=True)
+            return
+        photo = shown(outcome.photo)
+        if outcome.error:
+            self._say("shadowmaskformer", photo, outcome.error.said("command"))
+        elif outcome.status == "left":
+            self._say("shadowmaskformer", photo, "not done")
+        elif not self._quiet:
+            for line in outcome.warnings:
+                self._say("warning", photo, said(line, "command"))
+            if self._watch and outcome.status == "done":
+                size = f"{outcome.facts['width']}×{outcome.facts['height']}"
+                print(f"{shown(outcome.output)}  ({size}, {outcome.seconds:.1f} s)", file=self._stdout, flush=True)
+
+    def summary(self, counts: Counter[str], seconds: float, manifest: Path) -> None:
+        """Show what became of all."""
+        from shadowmaskformer.files import shown
+
+        names = ("done", "skipped", "failed", "left")
+        if self._json:
+            numbers = {name: counts[name] for name in names}
+            told = {**numbers, "seconds": round(seconds, 3), "manifest": str(manifest)}
+            print(json.dumps({"summary": told}), file=self._stdout)
+        elif not self._quiet and counts:
+            words = ", ".join(f"{counts[name]:,} {name}" for name in names if counts[name])
+            print(f"{words} in {_duration(seconds)}; {shown(manifest)}", file=self._stdout)
+
+    def _say(self, what: str, photo: str, line: str) -> None:
+        text = line if line.startswith(photo) else f"{photo}: {line}"
+        self._bar.say(f"{what}: " + "".join(c if c.isprintable() else repr(c)[1:-1] for c in text))
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes else f"{seconds:.1f} s"

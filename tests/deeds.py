@@ -1,0 +1,44 @@
+"""What tests ask a `Worker` to do; its process imports this module."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from shadowmaskformer.errors import MaskError
+from shadowmaskformer.removal.remover import ShadowRemover
+
+
+def name(remover: ShadowRemover, word: str, *, times: int = 1) -> tuple[str, str]:
+    sys.stdout.write("this must not get between the answers\n")
+    return remover.method, word * times
+
+
+def raise_one_of_ours(remover: ShadowRemover) -> None:
+    raise MaskError("a mask that does not fit", "paint it again with {grow_px=5}")
+
+
+def die(remover: ShadowRemover) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def open_files(remover: ShadowRemover) -> list[str]:
+    folder = Path("/proc/self/fd")
+    return [str(each.readlink()) for each in folder.iterdir() if each.exists() or each.is_symlink()]
+
+
+def work_long(remover: ShadowRemover, begun: str, tidied: str) -> None:
+    """Say that work has begun, and at its end, whatever ended it, that it was tidied up."""
+    Path(begun).write_text(str(os.getpid()))
+    try:
+        time.sleep(60)
+    finally:
+        Path(tidied).touch()
+
+
+def answer_what_cannot_be_pickled(remover: ShadowRemover) -> Any:
+    return lambda: None

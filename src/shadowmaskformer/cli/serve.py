@@ -32,6 +32,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    import contextlib
     import threading
     import webbrowser
 
@@ -49,5 +50,6 @@ def run(args: argparse.Namespace) -> int:
     print(f"shadowmaskformer is at {page}  (Ctrl-C ends it)", flush=True)
     if not args.no_browser:
         threading.Timer(0.5, webbrowser.open, (page,)).start()
-    server.serve_forever()
+    with contextlib.suppress(KeyboardInterrupt):  # the usual end
+        server.serve_forever()
     return EXIT_OK

@@ -97,8 +97,12 @@ def _bound(host: str, port: int) -> socket.socket:
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         made = socket.socket(family, socket.SOCK_STREAM)
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        made.bind((host, port))
+        try:
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            made.bind((host, port))
+        except OSError:
+            made.close()
+            raise
     except OSError as error:
         raise OutputError(f"{host}:{port}: {error.strerror or error}", "choose another {port}") from error
     return made

@@ -7,15 +7,14 @@ writes `LISTS/train.txt` and `LISTS/valid.txt` for `shadowmaskformer train --dat
 - `--drawn`: folders with `photo/` and `mask/`. Of the first one, every third group of photographs is held out, groups
   being photographs that look alike, in the order of their names; photographs of the others that look like one held
   out are left out. Each is listed `--repeat` times: there are few of them.
-- `--pairs`: a data set of pairs. Validation takes the scenes that validation of the remover takes. `--most-pairs` of the
-  others are listed, spread evenly, and clean pictures as pictures without shadow where SRD's test shows another scene.
+- `--pairs`: a data set of pairs. Validation takes the scenes that validation of the remover takes. `--most-pairs` of
+  the others are listed, spread evenly, and clean pictures as pictures without shadow where its test shows other scenes.
 - `--bare`: photographs without cast shadows; every tenth is held out.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
 from pathlib import Path
 
 import numpy as np
@@ -44,7 +43,7 @@ def main() -> None:
     def line(photo: Path, mask: Path | None, clean: Path | None, name: str) -> str:
         link = links / f"{name}{photo.suffix.lower()}"
         if not link.is_symlink():
-            os.symlink(photo.resolve(), link)
+            link.symlink_to(photo.resolve())
         return f"{link.absolute()}|{mask.absolute() if mask else ''}|{(clean.absolute() if clean else '')}"
 
     def bare(photo: Path, name: str) -> str:

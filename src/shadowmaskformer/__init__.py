@@ -1,7 +1,7 @@
 """Remove cast shadows from photographs.
 
 >>> import shadowmaskformer as smf
->>> smf.remove_shadow("photo.jpg", "mask.png")                 # doctest: +SKIP
+>>> smf.remove_shadow("photo.jpg")                             # doctest: +SKIP
 >>> remover = smf.ShadowRemover()                              # doctest: +SKIP
 >>> remover.remove("photo.jpg", "mask.png", output="out.jpg")  # doctest: +SKIP
 """
@@ -22,6 +22,7 @@ from shadowmaskformer.errors import (
     ImageTooLargeError,
     MaskError,
     MissingExtraError,
+    NoShadowError,
     NotAnImageError,
     OutputError,
     ShadowMaskFormerError,
@@ -34,6 +35,9 @@ from shadowmaskformer.network.config import VARIANTS, ModelConfig
 
 if TYPE_CHECKING:
     from shadowmaskformer.batch import Outcome, remove_many
+    from shadowmaskformer.detect.detection import Detection, Shadow
+    from shadowmaskformer.detect.detector import ShadowDetector
+    from shadowmaskformer.detect.hints import Hint
     from shadowmaskformer.light.correction import Correction
     from shadowmaskformer.network.model import ShadowMaskFormer
     from shadowmaskformer.removal.job import Removal, RemovedFile
@@ -48,19 +52,24 @@ __all__ = [
     "ConfigError",
     "Correction",
     "DatasetError",
+    "Detection",
     "DiskFullError",
     "EvaluationError",
+    "Hint",
     "ImageReadError",
     "ImageTooLargeError",
     "MaskError",
     "MissingExtraError",
     "ModelConfig",
+    "NoShadowError",
     "NotAnImageError",
     "Options",
     "Outcome",
     "OutputError",
     "Removal",
     "RemovedFile",
+    "Shadow",
+    "ShadowDetector",
     "ShadowMaskFormerError",
     "ShadowRemover",
     "TrainingError",
@@ -76,10 +85,14 @@ if importlib.util.find_spec("torch"):
 
 _LAZY = {
     "Correction": "light.correction",
+    "Detection": "detect.detection",
+    "Hint": "detect.hints",
     "Options": "removal.options",
     "Outcome": "batch",
     "Removal": "removal.job",
     "RemovedFile": "removal.job",
+    "Shadow": "detect.detection",
+    "ShadowDetector": "detect.detector",
     "ShadowMaskFormer": "network.model",
     "ShadowRemover": "removal.remover",
     "remove_many": "batch",

@@ -13,7 +13,12 @@ from typing import ClassVar, Literal
 Caller = Literal["python", "command", "http"]
 
 _OPTION = re.compile(r"\{(\w+)(?:=([^{}]*))?\}")
-_FLAGS = {"output": "-o", "grow_px": "--grow", "feather_px": "--feather"}  # the rest is spelled by rule
+_FLAGS = {
+    "output": "-o",
+    "grow_px": "--grow",
+    "feather_px": "--feather",
+    "hints": "--hint",
+}  # the rest is spelled by rule
 
 
 def spell(text: str, caller: Caller) -> str:
@@ -77,6 +82,12 @@ class ImageTooLargeError(ShadowMaskFormerError):
 
 class MaskError(ShadowMaskFormerError):
     """The mask does not fit the photo or is not a mask."""
+
+
+class NoShadowError(ShadowMaskFormerError):
+    """There is no shadow in the photo, as far as the detector can see."""
+
+    exit_code = 4
 
 
 class ArrayError(ShadowMaskFormerError, ValueError):

@@ -5,6 +5,7 @@ import pytest
 
 from data.drawn import scene, shade
 from shadowmaskformer.data import derive_mask
+from shadowmaskformer.data.derive import derive_depth
 from shadowmaskformer.errors import ArrayError
 
 
@@ -81,3 +82,15 @@ def test_thin_pictures(shape: tuple[int, int, int]) -> None:
 def test_a_pair_of_two_sizes_is_refused() -> None:
     with pytest.raises(ArrayError, match="one size"):
         derive_mask(np.zeros((4, 5, 3), np.float32), np.zeros((5, 4, 3), np.float32))
+
+
+def test_the_depth_falls_across_a_soft_edge():
+    clean = np.full((100, 160, 3), 0.8, np.float32)
+    ramp = np.clip((np.arange(160, dtype=np.float32) - 70) / 12, 0, 1)
+    depth = derive_depth(clean * (0.3 + 0.7 * ramp)[None, :, None], clean)
+    middle = depth[50]
+    assert middle[:66].min() == 1
+    assert middle[90:].max() == 0
+    assert (np.diff(middle[60:90]) <= 1e-6).all()
+    assert ((middle > 0.1) & (middle < 0.9)).sum() >= 3
+    assert not derive_depth(clean, clean).any()

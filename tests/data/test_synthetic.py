@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from shadowmaskformer.data.synthetic import SILHOUETTES, Fall, Light, SyntheticShadow, draw, random_light
+from shadowmaskformer.data.synthetic import SILHOUETTES, Fall, Light, SyntheticShadow, draw, paste_decoy, random_light
 
 
 def meadow(height: int = 48, width: int = 72) -> np.ndarray:
@@ -112,3 +112,14 @@ def test_blue_loses_least_and_green_lies_between_in_the_mean():
     red, green, blue = lost.mean(axis=0)
     assert red > green > blue
     assert abs(green - (red + blue) / 2) < 0.03
+
+
+def test_a_decoy_is_dark_and_no_shadow(rng: np.random.Generator):
+    photo = np.full((48, 64, 3), 0.8, np.float32)
+    mask = np.ones((48, 64), np.float32)
+    pasted, left, truth = paste_decoy(photo, mask, photo, rng)
+    thing = left == 0
+    assert 0 < thing.mean() < 1
+    assert pasted[thing].max() < 0.5
+    np.testing.assert_array_equal(pasted, truth)
+    np.testing.assert_array_equal(pasted[~thing], photo[~thing])

@@ -4,6 +4,7 @@ import io
 import pickle
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +12,16 @@ from PIL import Image
 
 import shadowmaskformer
 from pictures import opened
-from shadowmaskformer.errors import ArrayError, ConfigError, ImageReadError, ImageTooLargeError, MaskError, OutputError
+from shadowmaskformer.detect.detector import ShadowDetector
+from shadowmaskformer.errors import (
+    ArrayError,
+    ConfigError,
+    ImageReadError,
+    ImageTooLargeError,
+    MaskError,
+    NoShadowError,
+    OutputError,
+)
 from shadowmaskformer.photo.picture import Photo
 from shadowmaskformer.removal.job import Removal, compare, default_output
 from shadowmaskformer.removal.remover import ShadowRemover
@@ -231,9 +241,66 @@ def test_mask_of_another_size_is_fitted_or_refused(relighter: ShadowRemover, pho
         relighter.remove(photo, mask[:, :20])
 
 
-def test_missing_mask_says_what_to_do(relighter: ShadowRemover, photo: np.ndarray):
-    with pytest.raises(MaskError, match="white on black"):
-        relighter.remove(photo, None)
+def test_a_photo_without_shadow_says_what_to_do(relighter: ShadowRemover):
+    bright = np.full((40, 60, 3), 200, np.uint8)
+    with pytest.raises(NoShadowError, match="no shadow found; paint a mask, or say where it is with hints") as error:
+        relighter.remove(bright)
+    assert error.value.exit_code == 4
+    assert "--hint" in error.value.said("command")
+
+
+def test_inverting_no_mask_is_refused(relighter: ShadowRemover, photo: np.ndarray):
+    with pytest.raises(ConfigError, match="no mask to invert"):
+        relighter.remove(photo, invert_mask=True)
+
+
+def finds(depth: np.ndarray) -> Any:
+    """A detector whose network finds this depth, whatever it is shown."""
+
+    class Finds(ShadowDetector):
+        def __init__(self) -> None: ...
+
+        def _look(self, photo: np.ndarray, hints: object = (), mask: object = None) -> np.ndarray:
+            return depth.astype(np.float32)
+
+    return Finds()
+
+
+def test_without_a_mask_the_shadows_are_found(photo: np.ndarray, mask: np.ndarray):
+    relighter = ShadowRemover(method="relight")
+    relighter.detector = finds(mask / 255)
+    removal = relighter.remove_from_photo(Photo(photo))
+    assert removal.detection is not None
+    assert [shadow.box for shadow in removal.detection.shadows] == [(12, 8, 36, 24)]
+    np.testing.assert_array_equal(removal.mask, mask / 255)
+    assert removal.after.pixels[12:20, 16:32].mean() > 1.5 * photo[12:20, 16:32].mean()
+    np.testing.assert_array_equal(removal.after.pixels[:2], photo[:2])
+
+
+def test_a_rough_mask_is_snapped_unless_it_is_exact(photo: np.ndarray, mask: np.ndarray):
+    relighter = ShadowRemover(method="relight")
+    relighter.detector = finds(mask / 255)
+    rough = np.zeros_like(mask)
+    rough[9:23, 13:35] = 255
+    snapped = relighter.remove_from_photo(Photo(photo), rough)
+    assert (snapped.mask != mask / 255).sum() <= 4  # the corners are further away than the sides
+    assert any("the mask's edge was moved" in line for line in snapped.warnings)
+    exact = relighter.remove_from_photo(Photo(photo), rough, exact_mask=True)
+    np.testing.assert_array_equal(exact.mask, rough / 255)
+    assert exact.detection is None
+    assert exact.warnings == ()
+
+
+def test_growing_comes_after_finding(photo: np.ndarray, mask: np.ndarray):
+    relighter = ShadowRemover(method="relight")
+    relighter.detector = finds(mask / 255)
+    assert relighter.remove_from_photo(Photo(photo), grow_px=2).mask.sum() > mask.sum() / 255
+
+
+def test_a_remover_makes_its_detector_once_and_keeps_it_when_pickled(relighter: ShadowRemover):
+    assert relighter.detector is relighter.detector
+    copy = pickle.loads(pickle.dumps(relighter))
+    assert isinstance(copy.detector, ShadowDetector)
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (1, 60), (60, 1), (2, 300)])

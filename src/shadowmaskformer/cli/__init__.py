@@ -17,7 +17,9 @@ from shadowmaskformer.cli.console import EXIT_INTERRUPTED, EXIT_OK, EXIT_SOME_FA
 
 __all__ = ["EXIT_INTERRUPTED", "EXIT_OK", "EXIT_SOME_FAILED", "build_parser", "main"]
 
-COMMANDS = ("remove", "serve", "info", "convert", "export", "benchmark", "data", "train", "evaluate", "reproduce")
+COMMANDS = (
+    "remove", "mask", "serve", "info", "convert", "export", "benchmark", "data", "train", "evaluate", "reproduce",
+)  # fmt: skip
 
 
 def build_parser(only: str | None = None) -> argparse.ArgumentParser:
@@ -25,7 +27,7 @@ def build_parser(only: str | None = None) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="shadowmaskformer",
         description="Remove cast shadows from photographs.",
-        epilog="Start with: shadowmaskformer remove photo.jpg --mask mask.png\n"
+        epilog="Start with: shadowmaskformer remove photo.jpg\n"
         "`shadowmaskformer COMMAND --help` explains a command and shows examples.",
         formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(prog, max_help_position=16),
     )
@@ -46,7 +48,7 @@ def build_parser(only: str | None = None) -> argparse.ArgumentParser:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run one command; exit code 0 done, 1 some inputs failed, 2 usage, 3 nothing done, 130 interrupted."""
+    """Run one command; exit code 0 done, 1 some failed, 2 usage, 3 nothing done, 4 no shadow, 130 interrupted."""
     argv = sys.argv[1:] if argv is None else argv
     only = next((word for word in argv if not word.startswith("-")), None)
     with console.lasting_output():

@@ -34,6 +34,8 @@ def run(args: argparse.Namespace) -> int:
 
     if "-" in (*args.photos, args.output, args.mask):
         raise ConfigError("many photos cannot come from or go to a pipe", "give files and folders")
+    if args.hint or args.no_shadow or args.box or args.scribbles:
+        raise ConfigError("hints are places in one photo", "give one photo")
     if args.mask and args.masks:
         raise ConfigError("--mask is one mask for all, --masks a folder", "give one of them")
     options: Options = {name: vars(args)[name] for name in Options.__annotations__ if name in vars(args)}  # type: ignore[assignment]

@@ -1,15 +1,22 @@
-"""Remove the shadows that masks mark from photographs.
+"""Remove shadows from photographs: those that a mask marks, or those that are found.
 
 The result keeps the photo's size, format, bit depth and metadata, and every pixel outside the mask and its soft
 border. The mask is any picture of the photo's shape, white where the shadow is: paint over the shadow in any
 program that has a brush, on a black copy or a transparent layer, and save it as PNG.
 
+A mask's edge moves to the shadow's where that is near; --exact-mask keeps it. Without a mask the shadows are found;
+`shadowmaskformer mask` shows which, and explains hints.
+
 Several photos or folders are a batch: all cores work, a photo that fails does not stop the others, and the same command
 goes on where the last one was stopped. The manifest remembers what was done, one line of JSON for each photo.
 
 examples:
+  shadowmaskformer remove beach.jpg
+      finds the shadows and writes beach-no-shadow.jpg
+  shadowmaskformer remove beach.jpg --hint 420,310 --not 80,95
+      there is shadow at x = 420, y = 310, and none at x = 80, y = 95
   shadowmaskformer remove beach.jpg --mask beach-mask.png
-      writes beach-no-shadow.jpg
+      only the shadow that is white in the mask
   shadowmaskformer remove beach.jpg --mask mask.png -o result.png --compare
       also writes result-compare.jpg: before | mask | after
   cat beach.jpg | shadowmaskformer remove - --mask mask.png -o - > result.jpg
@@ -21,7 +28,8 @@ examples:
   shadowmaskformer remove s3://bucket/photos -o s3://bucket/results --engine ray --address auto
       on a Ray cluster
 
-exit codes: 0 all done; 1 some photos failed; 2 wrong usage, nothing touched; 3 nothing could be done; 130 interrupted
+exit codes: 0 all done; 1 some photos failed; 2 wrong usage, nothing touched; 3 nothing could be done;
+4 no shadow found; 130 interrupted
 """
 
 from __future__ import annotations
@@ -32,6 +40,7 @@ import sys
 import time
 from pathlib import Path
 
+from shadowmaskformer.cli.mask import add_hints, hints_of
 from shadowmaskformer.runtimes import BACKENDS
 
 HELP = "remove the shadow from a photo"
@@ -39,7 +48,9 @@ HELP = "remove the shadow from a photo"
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("photos", nargs="+", metavar="PHOTO", help="photos and folders, or - for standard input")
-    parser.add_argument("--mask", help="the shadow: white on black, or painted on a transparent layer")
+    parser.add_argument(
+        "--mask", help="the shadow: white on black, or painted on a transparent layer (default: shadows are found)"
+    )
     parser.add_argument(
         "-o", "--output", help="file or folder to write to (default: PHOTO-no-shadow beside it); - for standard output"
     )
@@ -75,6 +86,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="fade within PX of the mask (default: where the shadow fades)",
     )
     mask.add_argument("--invert-mask", action="store_true", help="the mask is black where the shadow is")
+    mask.add_argument("--exact-mask", action="store_true", help="do not move the mask's edge to the shadow's")
+    add_hints(parser)
     how = parser.add_argument_group("how")
     how.add_argument("--method", choices=("network", "relight"), default="network",
                      help="relight uses no network; it measures the light along the shadow's edge")  # fmt: skip
@@ -132,6 +145,7 @@ def _remove_one(args: argparse.Namespace) -> int:
     if target is None:
         console.check_stdout()
 
+    hints = hints_of(args)
     photo = console.read_stdin() if from_stdin else args.photo
     mask = console.read_stdin() if args.mask == "-" else args.mask
     if args.runtime == "torch":
@@ -140,9 +154,11 @@ def _remove_one(args: argparse.Namespace) -> int:
         remover = ShadowRemover(
             args.weights, method=args.method, runtime=args.runtime, device=args.device, threads=args.threads
         )
-        result = remover.remove_file(photo, mask, name=target.name if target else None, **options)
+        result = remover.remove_file(photo, mask, name=target.name if target else None, hints=hints, **options)
     warnings = [said(line, "command") for line in result.warnings]
     if not args.quiet and not args.json:
+        if args.mask is None and result.removal.detection:
+            print(result.removal.detection, file=sys.stderr)
         for line in warnings:
             print(f"warning: {line}", file=sys.stderr)
     if target is None:

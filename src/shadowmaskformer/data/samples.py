@@ -315,7 +315,8 @@ class Samples:
             cast, drawn = draw_shadow(truth, rng)
             if self._is_own_truth(index):
                 # Where the sun does not shine, nothing can take it away a second time.
-                photo, soft = photo + (1 - soft[..., None]) * (cast - photo), np.maximum(soft, drawn)
+                photo = (photo + (1 - soft[..., None]) * (cast - photo)).astype(np.float32)
+                soft = np.maximum(soft, drawn)
             else:
                 photo, soft = cast, drawn
         if augment.decoys and rng.random() < augment.decoys:

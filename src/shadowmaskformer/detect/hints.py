@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from shadowmaskformer.arrays import Floats
+from shadowmaskformer.arrays import Floats, to_float
 from shadowmaskformer.errors import ConfigError
 
 RADIUS = 0.025
@@ -60,25 +62,58 @@ class Hint:
 
     def drawn(self, height: int, width: int) -> Floats:
         """Return where the hint lies, (height, width), [0, 1]: a disk, a stroke or a box with soft borders."""
-        rows, columns = np.mgrid[:height, :width].astype(np.float32) + np.float32(0.5)
+        plane = np.zeros((height, width), np.float32)
         if self.is_box:
             (left, right), (top, bottom) = (sorted(edges) for edges in zip(*self.points, strict=True))
-            inside = np.minimum(np.minimum(columns - left, right - columns), np.minimum(rows - top, bottom - rows))
-            return np.clip(inside + 0.5, 0, 1).astype(np.float32)
+            rows, columns = np.ogrid[0.5:height, 0.5:width]
+            across, down = np.minimum(columns - left, right - columns), np.minimum(rows - top, bottom - rows)
+            return np.clip(np.minimum(across, down) + 0.5, 0, 1).astype(np.float32)
         radius = max(1.5, RADIUS * math.sqrt(height * width))
-        nearest = np.full((height, width), np.inf, np.float32)
         for start, end in zip(self.points, (*self.points[1:], self.points[-1]), strict=True):
-            nearest = np.minimum(nearest, _distance(columns, rows, start, end))
-        return np.clip(radius + 0.5 - nearest, 0, 1).astype(np.float32)
+            _draw_line(plane, start, end, radius)
+        return plane
 
 
-def _distance(columns: Floats, rows: Floats, start: Point, end: Point) -> Floats:
-    """Return how far each pixel is from the line between two points."""
+def _draw_line(plane: Floats, start: Point, end: Point, radius: float) -> None:
+    """Draw a line with round ends into `plane`, (H, W)."""
+    (left, right), (top, bottom) = (sorted(edges) for edges in zip(start, end, strict=True))
+    first_row, first_column = max(0, int(top - radius - 1)), max(0, int(left - radius - 1))
+    part = plane[first_row : max(0, int(bottom + radius + 2)), first_column : max(0, int(right + radius + 2))]
+    rows, columns = np.ogrid[: part.shape[0], : part.shape[1]]
+    y, x = rows + (first_row + 0.5 - start[1]), columns + (first_column + 0.5 - start[0])
     across, down = end[0] - start[0], end[1] - start[1]
     length = across * across + down * down
-    along = ((columns - start[0]) * across + (rows - start[1]) * down) / length if length else np.float32(0)
-    along = np.clip(along, 0, 1)
-    return np.hypot(columns - start[0] - along * across, rows - start[1] - along * down).astype(np.float32)
+    along = np.clip((x * across + y * down) / length, 0, 1) if length else 0.0
+    distance = np.hypot(x - along * across, y - along * down)
+    np.maximum(part, np.clip(radius + 0.5 - distance, 0, 1), out=part, casting="same_kind")
+
+
+def read_scribbles(picture: NDArray[Any]) -> tuple[Hint, ...]:
+    """Return the hints that a picture of scribbles holds: green says shadow, red says that there is none.
+
+    Args:
+        picture: RGB or RGBA levels, (H, W, 3) or (H, W, 4), of the photo's size; the rest black, gray or transparent.
+
+    Raises:
+        ConfigError: nothing in it is green or red.
+    """
+    levels = to_float(picture)
+    strength = levels[..., 3] if picture.shape[2] == 4 else np.float32(1)
+    red, green, blue = (levels[..., channel] * strength for channel in range(3))
+    hints: list[Hint] = []
+    for shadow, mine, other in ((True, green, red), (False, red, green)):
+        painted = mine > np.maximum(other, blue) + 0.3
+        # A click in each cell that is painted: the network sees the line again.
+        step = max(1, round(RADIUS * math.sqrt(painted.size)))
+        for row in range(0, painted.shape[0], step):
+            for column in np.flatnonzero(painted[row : row + step].any(axis=0).astype(bool))[
+                :: 1 if step == 1 else step
+            ]:
+                inside = np.flatnonzero(painted[row : row + step, column])
+                hints.append(Hint.click(float(column) + 0.5, row + float(inside[len(inside) // 2]) + 0.5, shadow))
+    if not hints:
+        raise ConfigError("nothing in the scribbles is green or red", "paint shadow in green, and what is none in red")
+    return tuple(hints)
 
 
 def draw_hints(hints: Sequence[Hint], height: int, width: int) -> Floats:

@@ -10,6 +10,11 @@ from shadowmaskformer.errors import WeightsError
 from shadowmaskformer.network.config import DetectorConfig, NetworkConfig
 from shadowmaskformer.runtimes import Session
 
+STRIDE = 4
+"""The network pads other sizes, and sees an edge there."""
+MOST_SQUEEZED = 2.0
+"""A photo may be this many times as long as wide before it is no longer looked at as a square."""
+
 
 def check_network(config: NetworkConfig) -> DetectorConfig:
     """Return `config`; raise WeightsError unless it is that of a network that finds shadows."""
@@ -18,6 +23,19 @@ def check_network(config: NetworkConfig) -> DetectorConfig:
             f"these weights are a network of the kind {config.kind!r}", "finding shadows needs a detector"
         )
     return config
+
+
+def view_size(config: NetworkConfig, height: int, width: int) -> tuple[int, int]:
+    """Return the size at which a detector looks at a photo: a square, as it was trained, unless the photo is very long.
+
+    >>> view_size(DetectorConfig(), 640, 840), view_size(DetectorConfig(), 100, 800)
+    ((128, 128), (64, 256))
+    """
+    ratio = height / width
+    left = (ratio / min(max(ratio, 1 / MOST_SQUEEZED), MOST_SQUEEZED)) ** 0.5
+    side = min(config.view_pixels or height * width, height * width) ** 0.5
+    rows, columns = (max(STRIDE, STRIDE * round(length / STRIDE)) for length in (side * left, side / left))
+    return rows, columns
 
 
 def find(session: Session, photo: Floats, hints: tuple[Hint, ...] = (), mask: Floats | None = None) -> Floats:
@@ -30,15 +48,23 @@ def find(session: Session, photo: Floats, hints: tuple[Hint, ...] = (), mask: Fl
         mask: the mask so far, (H, W), [0, 1]; None for none.
     """
     height, width = photo.shape[:2]
-    rows, columns = session.config.view_size(height, width)
+    rows, columns = view_size(session.config, height, width)
     scaled = [hint.scaled(columns / width, rows / height) for hint in hints]
-    seen = np.zeros((rows, columns), np.float32) if mask is None else average_down(mask, rows, columns)
+    seen = np.zeros((rows, columns), np.float32) if mask is None else _resized(mask, rows, columns)
     head = session.run({
-        "photo": average_down(photo, rows, columns),
+        "photo": _resized(photo, rows, columns),
         "hints": draw_hints(scaled, rows, columns),
         "mask": seen[..., None],
     })  # fmt: skip
     return sigmoid(head[..., 0])
+
+
+def _resized(planes: Floats, rows: int, columns: int) -> Floats:
+    """Average down, along a side that is too short repeat."""
+    height, width = planes.shape[:2]
+    if rows > height or columns > width:
+        planes = planes.repeat(-(-rows // height), axis=0).repeat(-(-columns // width), axis=1)
+    return average_down(planes, rows, columns)
 
 
 def sigmoid(logit: Floats) -> Floats:

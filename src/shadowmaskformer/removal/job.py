@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from shadowmaskformer.arrays import Floats, average_down, from_float
+from shadowmaskformer.detect.detection import Detection
 from shadowmaskformer.errors import ImageReadError
 from shadowmaskformer.files import shown
 from shadowmaskformer.light.correction import Correction
@@ -38,6 +39,7 @@ class Removal:
         after: the same with new pixels.
         mask: the mask that was used, (H, W), [0, 1].
         correction: how the light was changed, on a reduced copy of the photo; None when the mask was empty.
+        detection: what the detector found, or made of the given mask; None when it was not asked.
         warnings: one line each, for the user.
         weight: how much of the correction each pixel takes at full strength, on the reduced copy; None if the
             correction was not pasted into the photo.
@@ -47,6 +49,7 @@ class Removal:
     after: Photo
     mask: Floats
     correction: Correction | None = None
+    detection: Detection | None = None
     warnings: tuple[str, ...] = field(default=())
     weight: Floats | None = None
 
@@ -84,8 +87,13 @@ class RemovedFile:
             "width": photo.width,
             "height": photo.height,
             "shadow_share": round(self.removal.shadow_share, 4),
+            "shadows_found": _count(self.removal.detection),
             "bytes": len(self.data),
         }
+
+
+def _count(detection: Detection | None) -> int | None:
+    return None if detection is None else len(detection.shadows)
 
 
 def remove_file(

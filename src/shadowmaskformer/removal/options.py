@@ -18,6 +18,7 @@ class Options(TypedDict, total=False):
         feather_px: width in which the result fades into the photo around the mask; None ends where the shadow does.
         strength: how much of the shadow goes, 0 to 1.
         invert_mask: take black as shadow.
+        exact_mask: take the mask as it is; otherwise its edge moves to the shadow's where that is near.
         raw: the method's answer for the whole picture instead of one pasted into the photo.
         max_pixels: refuse larger photos and masks.
         frame: which picture of an animated or multi-page file, 0 = first; None refuses such files.
@@ -30,6 +31,7 @@ class Options(TypedDict, total=False):
     feather_px: float | None
     strength: float
     invert_mask: bool
+    exact_mask: bool
     raw: bool
     max_pixels: int
     frame: int | None
@@ -43,6 +45,7 @@ DEFAULTS: Options = {
     "feather_px": None,
     "strength": 1.0,
     "invert_mask": False,
+    "exact_mask": False,
     "raw": False,
     "max_pixels": MAX_PIXELS,
     "frame": None,

@@ -1,4 +1,4 @@
-"""`ShadowRemover`: photo and mask in, photo without the shadow out.
+"""`ShadowRemover`: a photo, perhaps with a mask or hints, in; the photo without the shadow out.
 
 The one way a shadow leaves a photograph: the command and evaluation come through here too.
 """
@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import logging
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, TypeVar, Unpack, overload
 
@@ -18,16 +19,20 @@ from PIL import Image
 
 from shadowmaskformer import masks
 from shadowmaskformer.arrays import Floats, average_down, fit_pixels
-from shadowmaskformer.errors import ArrayError, ConfigError, ImageTooLargeError
+from shadowmaskformer.detect.detection import Detection
+from shadowmaskformer.detect.detector import ShadowDetector
+from shadowmaskformer.detect.hints import Hint
+from shadowmaskformer.errors import ArrayError, ConfigError, ImageTooLargeError, NoShadowError, Notice
 from shadowmaskformer.files import check_output, write_atomically
 from shadowmaskformer.light.correction import Correction
 from shadowmaskformer.light.fullsize import Restoration
 from shadowmaskformer.light.relight import measure
 from shadowmaskformer.photo import ImageSource, Photo, local_path, name_of, read_photo
+from shadowmaskformer.photo.accept import is_file, is_tensor
 from shadowmaskformer.removal import adapters, task
 from shadowmaskformer.removal.job import Removal, RemovedFile, output_path, remove_file
 from shadowmaskformer.removal.options import Options, complete
-from shadowmaskformer.runtimes import Session, check_threads, load_session
+from shadowmaskformer.runtimes import BACKENDS, Session, check_threads, load_session
 
 log = logging.getLogger(__name__)
 
@@ -123,42 +128,67 @@ class ShadowRemover:
 
     @overload
     def remove(
-        self, image: Image.Image, mask: Any, *, output: None = None, overwrite: bool = False, **options: Unpack[Options]
+        self,
+        image: Image.Image,
+        mask: Any = None,
+        *,
+        hints: Sequence[Hint] = (),
+        output: None = None,
+        overwrite: bool = False,
+        **options: Unpack[Options],
     ) -> Image.Image: ...
     @overload
     def remove(
         self,
         image: BinaryIO | bytearray | memoryview,
-        mask: Any,
+        mask: Any = None,
         *,
+        hints: Sequence[Hint] = (),
         output: None = None,
         overwrite: bool = False,
         **options: Unpack[Options],
     ) -> bytes: ...
     @overload
     def remove(
-        self, image: ImageT, mask: Any, *, output: None = None, overwrite: bool = False, **options: Unpack[Options]
+        self,
+        image: ImageT,
+        mask: Any = None,
+        *,
+        hints: Sequence[Hint] = (),
+        output: None = None,
+        overwrite: bool = False,
+        **options: Unpack[Options],
     ) -> ImageT: ...
     @overload
     def remove(
-        self, image: Any, mask: Any, *, output: str | Path, overwrite: bool = False, **options: Unpack[Options]
+        self,
+        image: Any,
+        mask: Any = None,
+        *,
+        hints: Sequence[Hint] = (),
+        output: str | Path,
+        overwrite: bool = False,
+        **options: Unpack[Options],
     ) -> Path: ...
     def remove(
         self,
         image: Any,
-        mask: Any,
+        mask: Any = None,
         *,
+        hints: Sequence[Hint] = (),
         output: str | Path | None = None,
         overwrite: bool = False,
         **options: Unpack[Options],
     ) -> Any:
-        """Remove the shadow that `mask` marks and give back the kind of image that came in.
+        """Remove the shadow that `mask` marks, or all that are found, and give back the kind of image that came in.
 
         Args:
             image: a path, bytes or file object of any readable format, a Pillow image, a NumPy array or a PyTorch
                 tensor. Colours are RGB: OpenCV's BGR must be reversed first. Arrays are (H, W, 3), (H, W) or
                 (H, W, 4), uint8, uint16 or float in [0, 1]; tensors (3, H, W) or a batch (B, 3, H, W).
-            mask: the shadow, as any of these kinds; white = shadow, soft masks blend.
+            mask: the shadow, as any of these kinds; white = shadow, soft masks blend. Its edge moves to the shadow's
+                where that is near, unless `exact_mask`. None finds the shadows.
+            hints: clicks, strokes and boxes that say what is shadow and what is not; see `Hint`.
             output: file or folder for the result; for paths, bytes and file objects.
             overwrite: replace the output if it exists.
             **options: see `Options`.
@@ -167,27 +197,30 @@ class ShadowRemover:
             The same kind as `image`. A path comes back as the path of a new file beside it, `NAME-no-shadow.EXT`; a
             file object as bytes; with `output`, the path of the file that was written. Pixels outside the mask and
             its border are bit-identical to the input.
+
+        Raises:
+            NoShadowError: no mask was given, and no shadow found.
         """
         complete(options)
-        if adapters.is_file(image):
-            return self._remove_from_file(image, mask, output, overwrite, options)
+        if is_file(image):
+            return self._remove_from_file(image, mask, hints, output, overwrite, options)
         if output is not None:
             raise ConfigError(
                 f"output is for paths, bytes and file objects, the image is a {type(image).__name__}",
                 "save the result that is returned",
             )
-        if adapters.is_tensor(image) and image.ndim == 4:
+        if is_tensor(image) and image.ndim == 4:
             results = image.new_empty(image.shape)
             for index, marked in enumerate(adapters.masks_of_batch(mask, len(image))):
-                results[index] = self.remove(image[index], marked, **options)
+                results[index] = self.remove(image[index], marked, hints=hints, **options)
             return results
 
         def restore(photo: Photo) -> Photo:
-            removal = self.remove_from_photo(photo, mask, **options)
+            removal = self.remove_from_photo(photo, mask, hints=hints, **options)
             _log("the image", removal.warnings)
             return removal.after
 
-        if adapters.is_tensor(image):
+        if is_tensor(image):
             return adapters.restore_tensor(image, restore)
         if isinstance(image, Image.Image):
             limit = complete(options)["max_pixels"]
@@ -197,14 +230,20 @@ class ShadowRemover:
         raise ArrayError(f"image is a {type(image).__name__}", "give a path, bytes, Pillow image, array or tensor")
 
     def _remove_from_file(
-        self, image: Any, mask: Any, output: str | Path | None, overwrite: bool, options: Options
+        self,
+        image: Any,
+        mask: Any,
+        hints: Sequence[Hint],
+        output: str | Path | None,
+        overwrite: bool,
+        options: Options,
     ) -> Any:
         path = isinstance(image, str | os.PathLike)
         source = Path(local_path(image)) if path else None
         target = output_path(source, output, options.get("format")) if path or output is not None else None
         if target:
             check_output(target, [source] if source else [], overwrite=overwrite)
-        result = self.remove_file(image, mask, name=str(target) if target else None, **options)
+        result = self.remove_file(image, mask, name=str(target) if target else None, hints=hints, **options)
         _log(name_of(image), result.warnings)
         if target is None:
             return result.data
@@ -212,7 +251,13 @@ class ShadowRemover:
         return str(target) if isinstance(image, str) and output is None else target
 
     def remove_file(
-        self, source: ImageSource, mask: Any, *, name: str | None = None, **options: Unpack[Options]
+        self,
+        source: ImageSource,
+        mask: Any = None,
+        *,
+        name: str | None = None,
+        hints: Sequence[Hint] = (),
+        **options: Unpack[Options],
     ) -> RemovedFile:
         """Remove the shadow from a picture file and return the result as one, with all there is to say about it.
 
@@ -220,33 +265,69 @@ class ShadowRemover:
             source: a path, bytes, a file object or a Pillow image.
             mask: as for `remove`.
             name: of the file that the result is for; its ending chooses the format unless an option does.
+            hints: as for `remove`.
             **options: see `Options`.
         """
-        return remove_file(source, lambda photo: self.remove_from_photo(photo, mask, **options), name, options)
 
-    def remove_from_photo(self, photo: Photo, mask: Any, **options: Unpack[Options]) -> Removal:
+        def restore(photo: Photo) -> Removal:
+            return self.remove_from_photo(photo, mask, hints=hints, **options)
+
+        return remove_file(source, restore, name, options)
+
+    def remove_from_photo(
+        self, photo: Photo, mask: Any = None, *, hints: Sequence[Hint] = (), **options: Unpack[Options]
+    ) -> Removal:
         """Remove the shadow from a photo that was read before, and say what happened."""
         chosen = complete(options)
-        marked, notes = masks.prepare(
-            mask,
-            photo.height,
-            photo.width,
-            invert_mask=chosen["invert_mask"],
-            grow_px=chosen["grow_px"],
-            max_pixels=chosen["max_pixels"],
-        )
         try:
-            return self._remove(photo, marked, chosen, [*photo.warnings, *notes])
+            marked, detection, notes = self._mark(photo, mask, hints, chosen)
+            return self._remove(photo, marked, chosen, detection, [*photo.warnings, *notes])
         except MemoryError as error:
             size = f"{photo.width}x{photo.height}"
             raise ImageTooLargeError(f"{size} pixels do not fit in memory", "scale the photo down first") from error
 
-    def _remove(self, photo: Photo, mask: Floats, chosen: Options, notes: list[str]) -> Removal:
+    def _mark(
+        self, photo: Photo, mask: Any, hints: Sequence[Hint], chosen: Options
+    ) -> tuple[Floats, Detection | None, list[str]]:
+        """Return the mask at the photo's size, what the detector said, and lines for the user."""
+        marked, detection = None, None
+        notes: list[str] = []
+        if mask is not None:
+            marked, notes = masks.prepare(
+                mask,
+                photo.height,
+                photo.width,
+                invert_mask=chosen["invert_mask"],
+                max_pixels=chosen["max_pixels"],
+            )
+        elif chosen["invert_mask"]:
+            raise ConfigError("there is no mask to invert", "give a mask or leave {invert_mask} out")
+        if marked is None or (marked.any() and (hints or not chosen["exact_mask"])):
+            detection = self.detector.detect_in_photo(photo, hints=hints, mask=marked)
+            if marked is None and not detection.shadows:
+                raise NoShadowError(f"{photo.name}: no shadow found", "paint a {mask}, or say where it is with {hints}")
+            if marked is None or detection.note:
+                marked = masks.resize(detection.mask, photo.height, photo.width)
+            notes += [Notice(detection.note, "{exact_mask=True} keeps it")] if detection.note else []
+        if grow_px := chosen["grow_px"]:
+            marked = masks.grow(marked, grow_px) if grow_px > 0 else masks.shrink(marked, -grow_px)
+        return marked, detection, notes
+
+    @functools.cached_property
+    def detector(self) -> ShadowDetector:
+        """The detector that finds shadows where no mask is given; made when it is first needed."""
+        given = self._arguments
+        runtime = given["runtime"] if given["runtime"] and not BACKENDS[given["runtime"]].runs_exports else None
+        return ShadowDetector(runtime=runtime, device=given["device"], threads=given["threads"])
+
+    def _remove(
+        self, photo: Photo, mask: Floats, chosen: Options, detection: Detection | None, notes: list[str]
+    ) -> Removal:
         size = fit_pixels(photo.height, photo.width, self.working_pixels)
         small, marked = average_down(photo.pixels, *size), average_down(mask, *size)
         notes += masks.describe(marked, small, name=photo.name)
         if not mask.any():
-            return Removal(photo, photo, mask, None, tuple(notes))
+            return Removal(photo, photo, mask, None, detection, tuple(notes))
         found = self.find(small, marked)
         if chosen["raw"]:
             pixels, weight = found.apply(photo.pixels), None
@@ -254,7 +335,7 @@ class ShadowRemover:
             weight = _blend_weight(found, marked, mask.shape, chosen["feather_px"])
             strength = np.float32(chosen["strength"])
             pixels = found.apply(photo.pixels, weight * strength, mask if strength == 1 else mask * strength)
-        return Removal(photo, photo.with_pixels(pixels), mask, found.correction(small), tuple(notes), weight)
+        return Removal(photo, photo.with_pixels(pixels), mask, found.correction(small), detection, tuple(notes), weight)
 
 
 def _blend_weight(found: Restoration, mask: Floats, size: tuple[int, ...], feather_px: float | None) -> Floats:
@@ -275,27 +356,46 @@ def _log(name: str, warnings: tuple[str, ...]) -> None:
 
 @overload
 def remove_shadow(
-    image: Image.Image, mask: Any, *, output: None = None, overwrite: bool = False, **options: Unpack[Options]
+    image: Image.Image,
+    mask: Any = None,
+    *,
+    hints: Sequence[Hint] = (),
+    output: None = None,
+    overwrite: bool = False,
+    **options: Unpack[Options],
 ) -> Image.Image: ...
 @overload
 def remove_shadow(
     image: BinaryIO | bytearray | memoryview,
-    mask: Any,
+    mask: Any = None,
     *,
+    hints: Sequence[Hint] = (),
     output: None = None,
     overwrite: bool = False,
     **options: Unpack[Options],
 ) -> bytes: ...
 @overload
 def remove_shadow(
-    image: ImageT, mask: Any, *, output: None = None, overwrite: bool = False, **options: Unpack[Options]
+    image: ImageT,
+    mask: Any = None,
+    *,
+    hints: Sequence[Hint] = (),
+    output: None = None,
+    overwrite: bool = False,
+    **options: Unpack[Options],
 ) -> ImageT: ...
 @overload
 def remove_shadow(
-    image: Any, mask: Any, *, output: str | Path, overwrite: bool = False, **options: Unpack[Options]
+    image: Any,
+    mask: Any = None,
+    *,
+    hints: Sequence[Hint] = (),
+    output: str | Path,
+    overwrite: bool = False,
+    **options: Unpack[Options],
 ) -> Path: ...
-def remove_shadow(image: Any, mask: Any, **options: Any) -> Any:
-    """Remove the shadow that `mask` marks from one image; see `ShadowRemover.remove`.
+def remove_shadow(image: Any, mask: Any = None, **options: Any) -> Any:
+    """Remove the shadow that `mask` marks, or all that are found, from one image; see `ShadowRemover.remove`.
 
     The remover is made at the first call and kept.
     """

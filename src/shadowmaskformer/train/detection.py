@@ -28,6 +28,10 @@ from shadowmaskformer.train.config import TrainConfig
 from shadowmaskformer.train.guidance import guide
 from shadowmaskformer.train.journal import ScoreCurve
 
+LEAST_SHARE = 0.1
+"""Shadows smaller than this share of the picture weigh less: a few pixels must not be worth any false alarm."""
+SPECK = 0.05
+"""Added to both sides of the overlap, as a share of the picture: so much found without a shadow is half of the loss."""
 CLICKS = 3
 PANEL_COLUMNS, PANEL_SIDE = 8, 160
 
@@ -82,21 +86,22 @@ class Detection:
 
 
 def balanced_entropy(logit: Tensor, depth: Tensor) -> Tensor:
-    """Cross-entropy in which shadow and light count alike, unless one of them is small.
+    """Cross-entropy in which shadow and light count alike, unless the shadow is small; every picture counts alike.
 
     >>> logit, depth = torch.zeros(1, 1, 4, 6), torch.zeros(1, 1, 4, 6)
     >>> round(float(balanced_entropy(logit, depth)) / float(torch.log(torch.tensor(2.0))), 3)
-    0.5
+    1.0
     """
     share = depth.mean((1, 2, 3), keepdim=True)
-    least = 0.1  # or a few pixels of shadow would be worth any false alarm
-    weight = depth * (0.5 / share.clamp_min(least)) + (1 - depth) * (0.5 / (1 - share).clamp_min(least))
+    shadow = 0.5 / share.clamp_min(LEAST_SHARE)
+    light = (1 - shadow * share) / (1 - share).clamp_min(LEAST_SHARE)
+    weight = depth * shadow + (1 - depth) * light
     return (F.binary_cross_entropy_with_logits(logit, depth, reduction="none") * weight).mean()
 
 
 def dice(logit: Tensor, depth: Tensor) -> Tensor:
     """One minus the overlap of what was found with what is there; without shadow, what was found at all."""
-    found, speck = logit.sigmoid(), 0.01 * depth[0].numel()
+    found, speck = logit.sigmoid(), SPECK * depth[0].numel()
     overlap = 2 * (found * depth).sum((1, 2, 3)) + speck
     return (1 - overlap / (found.square().sum((1, 2, 3)) + depth.square().sum((1, 2, 3)) + speck)).mean()
 

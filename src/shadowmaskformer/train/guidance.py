@@ -56,6 +56,8 @@ def guide(photo: Floats, depth: Floats, rng: np.random.Generator) -> Guided:
         return Guided(draw_hints(hints, *shape), nothing, depth)
     chosen = _choose_parts(depth, rng)
     rough = ROUGHENERS[rng.integers(len(ROUGHENERS))](photo, chosen, rng)
+    if not rough.any():
+        return Guided(np.zeros((*shape, 2), np.float32), nothing, depth)
     hints = clicks(rough > 0.5, chosen > 0.5, rng) if rng.random() < 0.5 else []
     return Guided(draw_hints(hints, *shape), rough, chosen)
 

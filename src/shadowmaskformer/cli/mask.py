@@ -1,0 +1,174 @@
+"""Find the shadows in a photograph and write them as a mask, white where the shadow is.
+
+Clicks help where the detector is wrong: --hint X,Y says that there is shadow at this pixel of the upright photo,
+--not X,Y that there is none, --box holds a shadow. --scribbles takes a picture of the photo's size, in which shadow is
+painted over in green and what is no shadow in red. All but the picture can be given several times. --mask brings a
+rough mask to the shadow's edge.
+
+examples:
+  shadowmaskformer mask beach.jpg
+      writes beach-mask.png
+  shadowmaskformer mask beach.jpg --list
+      the shadows one by one: number, share of the photo, box
+  shadowmaskformer mask beach.jpg --only 1 --only 3 --overlay
+      the first and the third alone; also writes beach-mask-overlay.jpg, the photo with them in red
+  shadowmaskformer mask beach.jpg --hint 420,310 --not 80,95
+      there is shadow at x = 420, y = 310, and none at x = 80, y = 95
+
+exit codes: 0 done; 2 wrong usage; 3 nothing could be done; 4 no shadow found
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from shadowmaskformer.errors import ConfigError
+from shadowmaskformer.runtimes import BACKENDS
+
+if TYPE_CHECKING:
+    from shadowmaskformer.arrays import Floats
+    from shadowmaskformer.detect.hints import Hint
+    from shadowmaskformer.photo import Photo
+
+HELP = "find the shadows in a photo"
+OVERLAY_PIXELS = 2_000_000
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("photo", help="the photo")
+    parser.add_argument("-o", "--output", help="file to write, a PNG (default: PHOTO-mask.png beside it)")
+    parser.add_argument("--overwrite", action="store_true", help="replace the output if it exists")
+    parser.add_argument("--overlay", action="store_true", help="also write the photo with the shadows in red")
+    parser.add_argument("--list", action="store_true", help="print the shadows one by one and write nothing")
+    parser.add_argument(
+        "--only", type=int, action="append", default=[], metavar="N", help="only this shadow of the list; repeatable"
+    )
+    add_hints(parser)
+    parser.add_argument("--mask", help="a rough mask, to be brought to the shadow's edge")
+    how = parser.add_argument_group("how")
+    how.add_argument("--weights", help="shipped name, folder, hf:owner/name or exported file (default: detector)")
+    how.add_argument("--runtime", choices=tuple(BACKENDS), help="default: native, the fastest on a CPU")
+    how.add_argument("--device", help="cpu, cuda, mps (default: cpu; others run on PyTorch)")
+    how.add_argument("--threads", type=int, help="CPU threads (default: all)")
+    parser.add_argument("--json", action="store_true", help="print machine-readable output, one line of JSON")
+    parser.add_argument("-q", "--quiet", action="store_true", help="print errors only")
+
+
+def add_hints(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say where the shadow is."""
+    hints = parser.add_argument_group("hints, in pixels of the upright photo; repeatable")
+    hints.add_argument("--hint", action="append", default=[], metavar="X,Y", help="there is shadow here")
+    hints.add_argument("--not", dest="no_shadow", action="append", default=[], metavar="X,Y", help="there is none here")
+    hints.add_argument("--box", action="append", default=[], metavar="L,T,R,B", help="the shadow lies in this box")
+    hints.add_argument("--scribbles", metavar="PICTURE", help="shadow painted over in green, what is none in red")
+
+
+def hints_of(args: argparse.Namespace) -> tuple[Hint, ...]:
+    """Return the hints of `add_hints`."""
+    from shadowmaskformer.detect.hints import Hint, read_scribbles
+
+    places = [("--hint", text, True) for text in args.hint] + [("--not", text, False) for text in args.no_shadow]
+    hints: list[Hint] = []
+    for option, text, shadow in places:
+        x, y = _numbers(text, 2, option)
+        hints.append(Hint.click(x, y, shadow))
+    for text in args.box:
+        left, top, right, bottom = _numbers(text, 4, "--box")
+        hints.append(Hint.box(left, top, right, bottom))
+    if args.scribbles:
+        from shadowmaskformer.photo import read_photo
+
+        drawn = read_photo(args.scribbles, drop_metadata=True)
+        import numpy as np
+
+        layers = drawn.pixels if drawn.alpha is None else np.dstack((drawn.pixels, drawn.alpha))
+        hints += read_scribbles(layers)
+    return tuple(hints)
+
+
+def _numbers(text: str, count: int, option: str) -> list[float]:
+    try:
+        numbers = [float(part) for part in text.split(",")]
+    except ValueError:
+        numbers = []
+    if len(numbers) != count:
+        like = "420,310" if count == 2 else "100,80,420,310"
+        raise ConfigError(f"{option} {text!r} is no place", f"write {option} {like}, in pixels of the photo")
+    return numbers
+
+
+def run(args: argparse.Namespace) -> int:
+    from shadowmaskformer.detect.detector import ShadowDetector
+    from shadowmaskformer.errors import NoShadowError
+    from shadowmaskformer.files import check_output, shown, write_atomically
+    from shadowmaskformer.photo import local_path, read_photo
+
+    began = time.perf_counter()
+    source = Path(local_path(args.photo))
+    target = Path(args.output) if args.output else source.with_name(f"{source.stem}-mask.png")
+    overlay = target.with_name(f"{target.stem}-overlay.jpg") if args.overlay else None
+    if target.suffix.lower() != ".png":
+        raise ConfigError(f"{shown(target)}: masks are PNG files", "give {output} a name that ends in .png")
+    if not args.list:
+        for path in filter(None, (target, overlay)):
+            check_output(path, [source], overwrite=args.overwrite)
+    hints = hints_of(args)
+    photo = read_photo(args.photo)
+    detector = ShadowDetector(args.weights, runtime=args.runtime, device=args.device, threads=args.threads)
+    found = detector.detect(photo, hints=hints, mask=args.mask)
+    if not found.shadows:
+        raise NoShadowError(f"{shown(args.photo)}: no shadow found", "if there is one, say where with {hints}")
+    mask = found.only(*args.only) if args.only else found.mask
+    if not args.list:
+        write_atomically(target, _mask_file(mask, photo), overwrite=args.overwrite)
+        if overlay:
+            write_atomically(overlay, _overlay_file(mask, photo), overwrite=args.overwrite)
+    if args.json:
+        print(json.dumps({
+            "input": args.photo, "output": None if args.list else str(target),
+            "overlay": str(overlay) if overlay and not args.list else None, "share": round(found.share, 4),
+            "shadows": [{"number": s.number, "share": round(s.share, 4), "box": s.box} for s in found.shadows],
+            "note": found.note, "seconds": round(time.perf_counter() - began, 3),
+        }))  # fmt: skip
+        return 0
+    if args.list:
+        for shadow in found.shadows:
+            left, top, right, bottom = shadow.box
+            print(f"{shadow.number:3}  {100 * shadow.share:5.1f} %  x {left} to {right}, y {top} to {bottom}")
+    elif not args.quiet:
+        if found.note:
+            print(found.note, file=sys.stderr)
+        print(f"{shown(target)}  ({found}, {time.perf_counter() - began:.1f} s)")
+        if overlay:
+            print(shown(overlay))
+    return 0
+
+
+def _mask_file(mask: Floats, photo: Photo) -> bytes:
+    import numpy as np
+
+    from shadowmaskformer import masks
+    from shadowmaskformer.arrays import from_float
+    from shadowmaskformer.photo import Photo, encode_photo
+
+    levels = from_float(masks.resize(mask, photo.height, photo.width))
+    return encode_photo(Photo(np.repeat(levels[..., None], 3, axis=2), gray=True), format="PNG")
+
+
+def _overlay_file(mask: Floats, photo: Photo) -> bytes:
+    import numpy as np
+
+    from shadowmaskformer import masks
+    from shadowmaskformer.arrays import average_down, fit_pixels, from_float
+    from shadowmaskformer.photo import Photo, encode_photo
+
+    size = fit_pixels(photo.height, photo.width, OVERLAY_PIXELS)
+    share = 0.6 * masks.resize(mask, *size)[..., None]
+    red = np.array([0.9, 0.1, 0.1], np.float32)
+    picture = from_float(average_down(photo.pixels, *size) * (1 - share) + share * red)
+    return encode_photo(Photo(picture), format="JPEG", quality=90)

@@ -1,0 +1,190 @@
+"""`ShadowDetector`: a photo in, its shadows out; hints and rough masks say which."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from shadowmaskformer import masks
+from shadowmaskformer.arrays import Floats, average_down, fit_pixels
+from shadowmaskformer.detect import task
+from shadowmaskformer.detect.detection import LEVEL, Detection, tell_apart
+from shadowmaskformer.detect.hints import Hint, draw_hints
+from shadowmaskformer.detect.refine import refine
+from shadowmaskformer.errors import ArrayError, ConfigError
+from shadowmaskformer.masks.parts import label
+from shadowmaskformer.photo import Photo
+from shadowmaskformer.photo.accept import as_photo
+from shadowmaskformer.runtimes import load_session
+
+WEIGHTS = "detector"
+WORKING_PIXELS = 1024 * 1024
+"""Shadows of larger photos are found on a copy reduced to about this size."""
+BOX_MARGIN = 0.02
+"""How far a shadow may reach out of the box that a user drew around it, as a share of the photo's side."""
+SNAP_REACH = 0.03
+"""How far a mask's edge may move to meet the shadow's, as a share of the photo's side."""
+UNSURE = 0.15
+"""A mask's edge does not move to where the network is not surer than this."""
+MOVED = 0.005
+"""A mask that changes by a smaller share of its area is left as it is."""
+
+
+class ShadowDetector:
+    """Finds shadows. Make it once and use it for many photos, from any thread; it can be pickled."""
+
+    def __init__(
+        self,
+        weights: str | Path | None = None,
+        *,
+        runtime: str | None = None,
+        device: str | None = None,
+        threads: int | None = None,
+    ) -> None:
+        """Load the weights.
+
+        Args:
+            weights: shipped weights by name, a folder, `hf:owner/name`, or an exported file; None is "detector".
+            runtime: a name in `runtimes.BACKENDS`; None chooses.
+            device: `cpu`, `cuda`, `mps`, …; None chooses.
+            threads: CPU threads; None uses all.
+        """
+        self._arguments = {"weights": weights, "runtime": runtime, "device": device, "threads": threads}
+        self.session = load_session(runtime, weights or WEIGHTS, device=device, threads=threads)
+        task.check_network(self.session.config)
+
+    def __repr__(self) -> str:
+        given = ", ".join(f"{name}={value!r}" for name, value in self._arguments.items() if value is not None)
+        return f"ShadowDetector({given})"
+
+    def detect(self, image: Any, *, hints: Sequence[Hint] = (), mask: Any = None) -> Detection:
+        """Find the shadows in an image.
+
+        Args:
+            image: a path, bytes, file object, Pillow image, array (H, W, 3) or tensor (3, H, W), RGB.
+            hints: what a user marked, in the pixels of the upright photo. A click or stroke changes the shadow, or
+                the light, that it lies in; a box leaves out what is around it.
+            mask: a rough mask, of any kind that `ShadowRemover.remove` takes. Its edge moves to the shadow's where
+                there is one near; shadows that it does not touch are left out.
+        """
+        photo = as_photo(image)
+        marked = None if mask is None else masks.prepare(mask, photo.height, photo.width)[0]
+        return self.detect_in_photo(photo, hints=hints, mask=marked)
+
+    def detect_in_photo(self, photo: Photo, *, hints: Sequence[Hint] = (), mask: Floats | None = None) -> Detection:
+        """Find the shadows in a photo that was read before.
+
+        Args:
+            photo: the photo.
+            hints: as for `detect`.
+            mask: a rough mask that was read before, (H, W) of the photo's size, [0, 1]; None for none.
+        """
+        height, width = photo.height, photo.width
+        for hint in hints:
+            _check_inside(hint, height, width)
+        rows, columns = fit_pixels(height, width, WORKING_PIXELS)
+        small = average_down(photo.pixels, rows, columns)
+        marks = [hint.scaled(columns / width, rows / height) for hint in hints]
+        if mask is not None:
+            if mask.shape != (height, width):
+                raise ArrayError(f"mask is {mask.shape}, the photo is {(height, width)}", "give both in one size")
+            depth, note = self._snapped(small, average_down(mask, rows, columns), marks)
+        else:
+            depth, note = self._found(small, marks), ""
+        places = [_place(hint, rows, columns) for hint in marks if hint.shadow and not hint.is_box]
+        return tell_apart(depth, (height, width), note, places)
+
+    def _look(self, photo: Floats, hints: tuple[Hint, ...] = (), mask: Floats | None = None) -> Floats:
+        """Return what the network says, with its edges on the photo's."""
+        return refine(photo, task.find(self.session, photo, hints, mask))
+
+    def _found(self, photo: Floats, hints: list[Hint]) -> Floats:
+        size = (photo.shape[0], photo.shape[1])
+        strokes, boxes = _kinds(hints)
+        rough = None
+        if boxes:
+            rough = np.maximum.reduce([hint.drawn(*size) for hint in boxes])
+        depth = self._look(photo, mask=rough)
+        if strokes:
+            hinted = self._look(photo, strokes, rough)
+            depth = follow(depth, hinted, strokes)
+        if rough is not None:
+            depth *= masks.feather(masks.grow(rough, BOX_MARGIN * _side(photo)), 0.5 * BOX_MARGIN * _side(photo))
+        return depth
+
+    def _snapped(self, photo: Floats, mask: Floats, hints: list[Hint]) -> tuple[Floats, str]:
+        strokes, _ = _kinds(hints)
+        found = self._look(photo, strokes, mask)
+        depth, note = snap(mask, found)
+        return (follow(depth, found, strokes) if strokes else depth), note
+
+
+def snap(mask: Floats, found: Floats) -> tuple[Floats, str]:
+    """Move the edge of a rough mask to the shadow's, where that is near and sure.
+
+    Args:
+        mask: what a user drew, (H, W), [0, 1].
+        found: the depth of the shadow, as a network sees it that was shown this mask, (H, W), [0, 1].
+
+    Returns:
+        The mask, and what was done to it in one line; empty if nothing.
+    """
+    reach = max(1, round(SNAP_REACH * mask.size**0.5))
+    hard = (mask > LEVEL).astype(np.float32)
+    near = masks.grow(hard, reach) * (1 - masks.shrink(hard, reach))
+    sure = np.abs(found - LEVEL) > UNSURE
+    moved = np.where((near > 0) & sure, found, mask)
+    changed = float(np.abs((moved > LEVEL) - hard).sum()) / max(1.0, float(hard.sum()))
+    if changed < MOVED:
+        return mask, ""
+    return moved, f"the mask's edge was moved to the shadow's ({100 * changed:.0f} % of its area)"
+
+
+def follow(depth: Floats, hinted: Floats, hints: Sequence[Hint]) -> Floats:
+    """Change a depth to one that knows the hints, only in the regions that hints lie in.
+
+    Args:
+        depth: before the hints, (H, W), [0, 1].
+        hinted: what the network says now, likewise.
+        hints: clicks and strokes, in these pixels.
+    """
+    drawn = draw_hints(hints, *depth.shape)
+    result = depth.copy()
+    for shadow, marks in ((True, drawn[..., 0]), (False, drawn[..., 1])):
+        if not (marks > 0).any():
+            continue
+        side = (hinted > LEVEL) == shadow
+        agrees = (side | (marks > LEVEL)) & (((depth > LEVEL) != shadow) | (marks > LEVEL))
+        labels, _ = label(agrees)
+        touched = np.zeros(labels.max() + 1, bool)
+        touched[labels[marks > LEVEL]] = True
+        touched[0] = False
+        region = touched[labels]
+        wanted = np.maximum(hinted, marks) if shadow else np.minimum(hinted, 1 - marks)
+        result = np.where(region, wanted, result)
+    return result
+
+
+def _kinds(hints: list[Hint]) -> tuple[tuple[Hint, ...], tuple[Hint, ...]]:
+    """Return clicks and strokes, and boxes."""
+    return tuple(h for h in hints if not h.is_box), tuple(h for h in hints if h.is_box)
+
+
+def _side(photo: Floats) -> float:
+    return float((photo.shape[0] * photo.shape[1]) ** 0.5)
+
+
+def _place(hint: Hint, rows: int, columns: int) -> tuple[int, int]:
+    x, y = hint.points[0]
+    return min(int(y), rows - 1), min(int(x), columns - 1)
+
+
+def _check_inside(hint: Hint, height: int, width: int) -> None:
+    for x, y in hint.points:
+        if not (0 <= x <= width and 0 <= y <= height):
+            raise ConfigError(
+                f"the hint at {x:g},{y:g} lies outside the photo, {width}x{height}", "give x and y in its pixels"
+            )

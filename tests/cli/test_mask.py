@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from pictures import opened
+from shadowmaskformer.cli import main
+
+ASSETS = Path(__file__).parents[2] / "src" / "shadowmaskformer" / "assets"
+
+
+@pytest.fixture
+def demo(tmp_path: Path) -> Path:
+    """The demo photo, reduced, in a folder of its own."""
+    with Image.open(ASSETS / "demo-photo.jpg") as image:
+        image.resize((320, 240)).save(tmp_path / "beach.jpg", quality=92)
+    return tmp_path / "beach.jpg"
+
+
+def test_a_mask_and_an_overlay_are_written(demo: Path, capsys: pytest.CaptureFixture[str]):
+    assert main(["mask", str(demo), "--overlay"]) == 0
+    mask = opened(demo.with_name("beach-mask.png"))
+    assert (mask.mode, mask.size) == ("L", (320, 240))
+    assert np.asarray(mask).max() > 200
+    assert opened(demo.with_name("beach-mask-overlay.jpg")).size == (320, 240)
+    assert "found" in capsys.readouterr().out
+    assert main(["mask", str(demo)]) == 3
+    assert "--overwrite" in capsys.readouterr().err
+
+
+def test_shadows_are_listed_and_chosen(demo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    assert main(["mask", str(demo), "--list"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split()[0] == "1"
+    assert not demo.with_name("beach-mask.png").exists()
+    assert main(["mask", str(demo), "--json", "--only", "1", "-o", str(tmp_path / "one.png")]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert len(said["shadows"]) == len(lines)
+    assert said["shadows"][0]["share"] > 0.01
+    assert main(["mask", str(demo), "--only", "99", "-o", str(tmp_path / "other.png")]) == 2
+    assert "there is no shadow 99" in capsys.readouterr().err
+
+
+def test_hints_are_understood(demo: Path, capsys: pytest.CaptureFixture[str]):
+    assert main(["mask", str(demo), "--json", "--list"]) == 0
+    left, top, right, bottom = json.loads(capsys.readouterr().out)["shadows"][0]["box"]
+    box = f"{left},{top},{right},{bottom}"
+    assert main(["mask", str(demo), "--list", "--box", box, "--hint", "5.5,7", "--not", "300,10"]) == 0
+    capsys.readouterr()
+    for wrong in (["--hint", "5"], ["--not", "a,b"], ["--box", "1,2,3"], ["--hint", "900,10"]):
+        assert main(["mask", str(demo), "--list", *wrong]) == 2
+        assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+def test_scribbles_are_read_from_a_picture(demo: Path, tmp_path: Path):
+    scribbles = np.zeros((240, 320, 4), np.uint8)
+    scribbles[100:104, 40:60] = (0, 255, 0, 255)
+    Image.fromarray(scribbles).save(tmp_path / "scribbles.png")
+    assert main(["mask", str(demo), "--scribbles", str(tmp_path / "scribbles.png"), "-q"]) == 0
+    assert np.asarray(opened(demo.with_name("beach-mask.png")))[102, 50] > 127
+
+
+def test_a_photo_without_shadow_has_its_own_exit_code(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    Image.new("RGB", (90, 60), (200, 200, 190)).save(tmp_path / "wall.png")
+    assert main(["mask", str(tmp_path / "wall.png")]) == 4
+    assert capsys.readouterr().err.strip().endswith("no shadow found; if there is one, say where with --hint")
+    assert main(["remove", str(tmp_path / "wall.png")]) == 4
+    assert "paint a --mask, or say where it is with --hint" in capsys.readouterr().err
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["wall.png"]
+
+
+def test_remove_without_a_mask_says_what_was_found(demo: Path, capsys: pytest.CaptureFixture[str]):
+    assert main(["remove", str(demo), "--method", "relight"]) == 0
+    captured = capsys.readouterr()
+    assert "of the photo" in captured.err
+    assert demo.with_name("beach-no-shadow.jpg").is_file()
+    assert "beach-no-shadow.jpg" in captured.out
+
+
+def test_masks_are_written_as_png(demo: Path, capsys: pytest.CaptureFixture[str]):
+    assert main(["mask", str(demo), "-o", "mask.jpg"]) == 2
+    assert "ends in .png" in capsys.readouterr().err

@@ -96,9 +96,10 @@ def test_a_dropped_photo_goes_all_the_way_and_equals_the_library(page: Page, ser
     assert handle.get_attribute("aria-valuenow") in ("19", "20", "21")
     name, data = saved(page, lambda: page.click("#save"))
     assert name == "beach-no-shadow.jpg"
-    photo, marked, _, _ = sent[-1]
+    photo, marked, _, options = sent[-1]
     assert photo == DEMO["photo"]
-    expected = shadowmaskformer.ShadowRemover().remove_file(photo, marked)
+    assert options["exact_mask"]  # it was found, not painted
+    expected = shadowmaskformer.ShadowRemover().remove_file(photo, marked, exact_mask=True)
     assert data == expected.data
     mask = np.asarray(Image.open(io.BytesIO(marked)).convert("L"))
     assert 0.01 < (mask > 127).mean() < 0.5

@@ -35,9 +35,7 @@ class Answer:
 
 def remove(remover: ShadowRemover, photo: bytes, mask: bytes | None, hints: Sequence[Hint], options: Options) -> Answer:
     """Return the photo without its shadow, as a file."""
-    result = remover.remove_file(
-        _named(photo, "photo"), mask and _named(mask, "mask"), **({"hints": hints} if hints else {}), **options
-    )  # XXX
+    result = remover.remove_file(_named(photo, "photo"), mask and _named(mask, "mask"), hints=hints, **options)
     format = sniff(result.data)
     assert format is not None
     warnings = [said(line, "http") for line in result.warnings]
@@ -71,9 +69,7 @@ def correction(
     correction that each pixel takes.
     """
     read = _read(photo, options)
-    removal = remover.remove_from_photo(
-        read, mask and _named(mask, "mask"), **({"hints": hints} if hints else {}), **options
-    )  # XXX
+    removal = remover.remove_from_photo(read, mask and _named(mask, "mask"), hints=hints, **options)
     if removal.correction is None or removal.weight is None:
         raise MaskError("the mask is empty", "paint over the shadow")
     height, width = fit_pixels(read.height, read.width, CORRECTION_PIXELS)

@@ -78,13 +78,13 @@ export function toggle(mask, found, labels, number, on) {
   return { ...mask, data };
 }
 
-/** Whether most of a numbered region is marked. */
-export function has(mask, labels, number) {
-  let all = 0, marked = 0;
+/** Whether most of each numbered region is marked. */
+export function taken(mask, { labels, list }) {
+  const all = new Uint32Array(list.length + 1), marked = new Uint32Array(list.length + 1);
   for (let i = 0; i < labels.length; i++) {
-    if (labels[i] === number) { all++; if (mask.data[i] >= HALF) marked++; }
+    if (labels[i]) { all[labels[i]]++; if (mask.data[i] >= HALF) marked[labels[i]]++; }
   }
-  return marked > all / 2;
+  return Array.from(all, (count, number) => marked[number] > count / 2);
 }
 
 // Growing as the library does it (masks/shape.py): an octagon, by repeated shifts.

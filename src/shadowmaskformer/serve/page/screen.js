@@ -1,6 +1,5 @@
 // Shows the state: the stage, the bar, the filmstrip and what is said. It changes nothing of it.
 
-import * as masks from "./mask.js";
 import { Stage } from "./stage.js";
 import { View } from "./view.js";
 
@@ -78,16 +77,16 @@ export class Screen {
   }
 
   canRemove(work) {
-    return !work.busy && (!masks.isEmpty(work.scene.mask) || Boolean(work.scene.regions?.list.length));
+    return !work.busy && (!work.isEmpty || Boolean(work.scene.regions?.list.length));
   }
 
   button(work) {
-    const button = $("remove"), { regions, mask } = work.scene, removing = work.busy === "removing";
+    const button = $("remove"), { regions } = work.scene, removing = work.busy === "removing";
     let label = "Remove shadow";
     if (removing) label = "Cancel";
     else if (regions?.list.length > 1 && !work.drawn) {
       const taken = regions.list.filter(({ number }) => work.taken(number)).length;
-      if (masks.isEmpty(mask)) label = "Remove all";
+      if (work.isEmpty) label = "Remove all";
       else if (taken > 1) label = `Remove ${taken} shadows`;
     }
     button.firstElementChild.textContent = label;
@@ -156,7 +155,7 @@ export class Screen {
     $("handle").hidden = $("before").hidden = $("after").hidden = !result;
   }
 
-  painted(work) { this.pictures(work); this.draw(); }
+  painted() { this.fresh = true; this.draw(); }
 
   /** The result sweeps in from the right, up to the middle. */
   reveal() {
@@ -246,6 +245,8 @@ export class Screen {
     this.queued = true;
     requestAnimationFrame(() => {
       this.queued = false;
+      if (this.fresh) this.pictures(this.current());
+      this.fresh = false;
       const { view, stage } = this, frame = stage.frame;
       view.values.split = this.split;
       view.draw(frame);

@@ -121,15 +121,13 @@ export class View {
 
   /** The mask, what was found, and the numbered shadow that the pointer is on. */
   marks(mask, found, labels, pointed) {
-    const { gl } = this, { width, height, data } = mask, all = new Uint8Array(4 * data.length);
-    for (let i = 0; i < data.length; i++) {
-      all[4 * i] = data[i];
-      if (found) {
-        all[4 * i + 1] = found.data[i];
-        if (pointed && labels[i] === pointed) all[4 * i + 2] = 255;
-      }
-    }
-    this.upload("marks", [gl.RGBA8, width, height, gl.RGBA, gl.UNSIGNED_BYTE, all]);
+    const { gl } = this, { width, height, data } = mask;
+    if (this.all?.length !== data.length) this.all = new Uint32Array(data.length);
+    const { all } = this;
+    for (let i = 0; i < data.length; i++) all[i] = data[i];
+    if (found) for (let i = 0; i < data.length; i++) all[i] |= found.data[i] << 8;
+    if (pointed) for (let i = 0; i < data.length; i++) if (labels[i] === pointed) all[i] |= 255 << 16;
+    this.upload("marks", [gl.RGBA8, width, height, gl.RGBA, gl.UNSIGNED_BYTE, new Uint8Array(all.buffer)]);
   }
 
   /** Draw; `frame` is where the photo lies, in CSS pixels of the canvas: {x, y, width, height}. */

@@ -10,6 +10,8 @@ import { Photo } from "./photo.js";
 
 const BRIEF_MS = 450; // sliders rest this long before the full size follows
 
+const known = new WeakMap();
+
 export class Work {
   /** `changed()` is called whenever there is something new to show. */
   constructor(file, changed) {
@@ -76,7 +78,16 @@ export class Work {
     return regions.labels[Math.floor(y * mask.height) * mask.width + Math.floor(x * mask.width)];
   }
 
-  taken(number) { return masks.has(this.scene.mask, this.scene.regions.labels, number); }
+  // Asked again and again, so remembered for each scene.
+  get facts() {
+    const { scene } = this, { mask, regions } = scene;
+    if (!known.has(scene)) {
+      known.set(scene, { empty: masks.isEmpty(mask), taken: regions && masks.taken(mask, regions) });
+    }
+    return known.get(scene);
+  }
+  taken(number) { return this.facts.taken[number]; }
+  get isEmpty() { return this.facts.empty; }
 
   toggle(number) {
     const { mask, found, regions } = this.scene, on = !this.taken(number);
@@ -92,7 +103,7 @@ export class Work {
     return this.run("finding", async (signal) => {
       const { photo, mask } = this.scene, spot = [place[0] * mask.width, place[1] * mask.height];
       const hints = [...this.scene.hints, { points: [spot], shadow: !away }];
-      const soFar = masks.isEmpty(mask) ? null : await masks.toPng(mask);
+      const soFar = this.isEmpty ? null : await masks.toPng(mask);
       const { mask: picture } = await engine.findShadows(photo.small, { hints, mask: soFar, signal });
       const seen = await masks.fromPicture(picture, mask.width, mask.height);
       const next = masks.around(mask, seen, spot, away);
@@ -129,7 +140,7 @@ export class Work {
   /** Remove what is marked, or all that was found: first a live picture, then the full size. */
   remove() {
     const { photo, found } = this.scene;
-    const mask = masks.isEmpty(this.scene.mask) && found ? found : this.scene.mask;
+    const mask = this.isEmpty && found ? found : this.scene.mask;
     return this.run("removing", async (signal) => {
       const png = await masks.toPng(mask), options = this.scene.rough ? {} : { exact_mask: true };
       const live = new Live(await engine.correction(photo.small, png, options, { signal }), photo, options);

@@ -100,6 +100,7 @@ def _bound(host: str, port: int) -> socket.socket:
         try:
             made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             made.bind((host, port))
+            made.listen()  # from now on connections wait, so that the address may be printed
         except OSError:
             made.close()
             raise

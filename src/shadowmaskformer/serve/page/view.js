@@ -13,7 +13,7 @@ uniform float strength, split, reveal, overlay, full;
 uniform vec3 accent;
 
 vec3 smoothed() { // masks may be jagged; their outline should not be
-  vec2 step = 1.2 / vec2(textureSize(marks, 0));
+  vec2 step = 2.0 / vec2(textureSize(marks, 0));
   vec3 sum = 2.0 * texture(marks, place).rgb;
   for (int x = -1; x <= 1; x += 2) for (int y = -1; y <= 1; y += 2) sum += texture(marks, place + step * vec2(x, y)).rgb;
   for (int way = -1; way <= 1; way += 2) {

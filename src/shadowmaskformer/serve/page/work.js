@@ -157,7 +157,8 @@ export class Work {
     const result = this.result, shown = await Photo.read(file, this.name);
     Object.assign(result, { file, ending, shown, options });
     this.thumbnail = await shown.thumbnail();
-    if (warnings.length) this.note = warnings.join(" · ");
+    // What to do about it is said in the words of the API.
+    if (warnings.length) this.note = warnings.map((line) => line.split("; ")[0].replace(/^photo: /, "")).join(" · ");
   }
 
   /** Whether the full size is the one that the sliders ask for. */

@@ -390,6 +390,16 @@ def test_wrong_options_are_named(relighter: ShadowRemover, photo: np.ndarray, ma
         relighter.remove(photo, mask, **options)
 
 
+def test_strength_takes_a_share_of_the_shadow_away(relighter: ShadowRemover, photo: np.ndarray, mask: np.ndarray):
+    before = photo.astype(float)
+    full, half = (relighter.remove(photo, mask, strength=each).astype(float) - before for each in (1.0, 0.5))
+    assert np.abs(half - full / 2).max() <= 1
+    np.testing.assert_array_equal(relighter.remove(photo, mask, strength=0), photo)
+    for wrong in (-0.1, 1.5, float("nan"), "1"):
+        with pytest.raises(ConfigError, match="strength"):
+            relighter.remove(photo, mask, strength=wrong)
+
+
 def test_threads_must_be_whole(tiny_weights: Path):
     with pytest.raises(ConfigError, match="whole number"):
         ShadowRemover(tiny_weights, threads=1.5)  # type: ignore[arg-type]

@@ -70,6 +70,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     look = parser.add_argument_group("result")
     look.add_argument("--format", help="jpeg, png, webp, tiff, … (default: the output's ending, else as the photo)")
     look.add_argument("--quality", type=int, help="1–100, lossy formats only (default: visually lossless)")
+    look.add_argument(
+        "--strength", type=float, default=1.0, metavar="S", help="how much of the shadow goes, 0 to 1 (default: 1)"
+    )
     look.add_argument("--raw", action="store_true", help="the network's whole picture, not pasted into the photo")
     mask = parser.add_argument_group("mask")
     mask.add_argument(

@@ -3,7 +3,7 @@
     python tools/measure_detector.py WEIGHTS --lists LISTS --test SRD -o results.json [--every N]
 
 `LISTS` is the folder of `list_detector_data.py`; only its validation pictures are looked at,
-every `--every`th of each kind.
+every `--every`th of those with a shadow.
 `--test` is the data set whose test split is reported.
 """
 
@@ -13,6 +13,7 @@ import argparse
 import json
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from PIL import Image
@@ -46,8 +47,9 @@ def main() -> None:
     args = parser.parse_args()
     detector = ShadowDetector(args.weights, threads=1)
     valid = open_dataset(args.lists).split("valid", allow_unpaired=True)
-    groups = {k: [t for t in valid if t.name.startswith(k)][:: args.every] for k in ("drawn", "pair", "clean", "bare")}
-    results: dict[str, object] = {"size": size_of(args.weights), "milliseconds": milliseconds(detector)}
+    steps = {"drawn": args.every, "pair": args.every, "clean": 1, "bare": 1}
+    groups = {kind: [t for t in valid if t.name.startswith(kind)][::step] for kind, step in steps.items()}
+    results: dict[str, Any] = {"size": size_of(args.weights), "milliseconds": milliseconds(detector)}
     for name, triplets in groups.items():
         results[name] = found(detector, triplets)
         show(name, results[name])
@@ -65,6 +67,39 @@ def main() -> None:
     results["removal, test"] = removed(remover, test[::2], errors=("exact",))
     show("removal", results["removal"])
     args.output.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    args.output.with_suffix(".md").write_text(tables(results), encoding="utf-8")
+
+
+def tables(results: dict[str, Any]) -> str:
+    """Return the figures as Markdown."""
+    names = {
+        "drawn": "photographs with drawn masks, held out",
+        "pair": "SRD, unseen scenes of train",
+        "test": "SRD test",
+        "test, unseen scenes": "SRD test, unseen scenes",
+        "clean": "SRD without its shadows, unseen scenes",
+        "bare": "photographs without cast shadow",
+    }
+    lines = ["| | pictures | BER, pooled | BER, mean | IoU | found, % of the area | nothing found, % of the pictures |"]
+    lines += ["|---|---|---|---|---|---|---|"]
+    for key, name in names.items():
+        row, empty = results[key], key in ("clean", "bare")
+        scores = ("–",) * 3 if empty else (row["ber"], row["ber_per_picture"], row["iou"])
+        lines.append(f"| {name} | {row['pictures']} | " + " | ".join(map(str, scores)) + " | ")
+        lines[-1] += f"{row['found']} | {row['nothing_found']} |"
+    lines += ["", "| " + " | ".join(["IoU, drawn masks", *results["clicks"]]) + " |"]
+    lines += ["|" + "---|" * (1 + len(results["clicks"]))]
+    lines += ["| | " + " | ".join(f"{value:.3f}" for value in results["clicks"].values()) + " |", ""]
+    removal = results["removal"]
+    lines += ["| PSNR, all / shadow | as given | widened |", "|---|---|---|"]
+    for error in ERRORS:
+        pair_of = ("{:.2f} / {:.2f}".format(*removal[f"{error}, {way}"]) for way in ("as given", "snapped"))
+        lines.append(f"| {error}{' %' * (error != 'exact')} | " + " | ".join(pair_of) + " |")
+    lines += ["", "| PSNR, all / shadow | photo | derived mask | found |", "|---|---|---|---|"]
+    for key, name in (("removal", "SRD, unseen scenes of train"), ("removal, test", "SRD test")):
+        cells = ("{:.2f} / {:.2f}".format(*results[key][row]) for row in ("input", "exact, as given", "detected"))
+        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
 
 
 def show(name: str, figures: object) -> None:

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, Literal
 
 from shadowmaskformer.batch import Worker
@@ -171,8 +170,7 @@ class Queue:
             job.state, job.began = "running", time.monotonic()
             timer = loop.call_later(self._limits.job_s, self._overrun, job)
             try:
-                work = partial(worker.call, job.function, *job.arguments)
-                answer = await loop.run_in_executor(self._threads, work)
+                answer = await loop.run_in_executor(self._threads, _run, worker, job)
                 self._learn(job)
                 job.end("done", answer)
             except WorkerDiedError as error:
@@ -220,6 +218,10 @@ class Queue:
                     held -= len(job.answer.data) if job.answer else 0
                     self.cancel(job)
                     del self._kept[job.id]
+
+
+def _run(worker: Worker, job: Job) -> Answer:
+    return worker.call(job.function, *job.arguments)
 
 
 def _stopping() -> RequestError:

@@ -66,6 +66,9 @@ $(VENV)/.core: pyproject.toml constraints.txt src/shadowmaskformer/engine/CMakeL
 $(VENV)/.dev: $(VENV)/.core
 	@echo "installing PyTorch, linters and test tools (several minutes)"
 	@$(PIP) install -c constraints.txt -e '.[dev]'
+	@command -v chromium >/dev/null || { test "$$(id -u)" = 0 && command -v apt-get >/dev/null && \
+		echo "installing chromium" && apt-get install -qq -y chromium >/dev/null; } || \
+		echo "there is no chromium: the tests of the page will be skipped"
 	@touch $@
 
 clean:

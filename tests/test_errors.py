@@ -39,5 +39,5 @@ def test_plain_lines_are_said_as_they_are():
 def test_every_class_knows_its_exit_code_and_status():
     classes = [c for c in vars(errors).values() if isinstance(c, type) and issubclass(c, errors.ShadowMaskFormerError)]
     assert len(classes) >= 13
-    assert {c.exit_code for c in classes} == {2, 3}
+    assert {c.exit_code for c in classes} == {2, 3, 4}
     assert {c.http_status for c in classes} <= {413, 415, 422, 503}

@@ -183,6 +183,26 @@ write_atomically(sys.argv[1], b"new", overwrite=True)
 
 
 @pytest.mark.skipif(os.name != "posix", reason="signals")
+def test_an_interrupt_at_the_worst_moment_leaves_what_can_be_removed_at_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "theirs.part").touch()
+    close = os.close
+
+    def interrupt(descriptor: int) -> None:
+        close(descriptor)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "close", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        check_output(tmp_path / "out.png")
+    monkeypatch.undo()
+    assert len(leftovers(tmp_path)) == 2
+    output.remove_temporaries()
+    assert leftovers(tmp_path) == ["theirs.part"]
+    assert not output._temporaries
+
+
 def test_after_a_kill_the_old_file_is_whole_and_the_temporary_is_swept_later(tmp_path: Path) -> None:
     path = tmp_path / "out.png"
     path.write_bytes(b"old")

@@ -15,7 +15,7 @@ CONTRIBUTING = Path(__file__).parents[1] / "CONTRIBUTING.md"
 
 ROOMS = (
     "errors", "files", "machine", "arrays", "photo", "masks", "light", "metrics", "engine", "network", "runtimes",
-    "detect", "removal", "batch", "data", "evaluate", "report", "train", "reproduce", "benchmark", "cli",
+    "detect", "removal", "batch", "data", "evaluate", "report", "train", "reproduce", "benchmark", "serve", "cli",
 )  # fmt: skip
 FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
 GIT = {"--error-unmatch", "--porcelain"}  # of git, in train/journal.py

@@ -1,9 +1,9 @@
 """Copy measured scores into README.md and the model card, so that no figure is typed by hand.
 
-    shadowmaskformer evaluate --data SRD --weights default --method relight --mask-source derived -o REPORT
+    shadowmaskformer evaluate --data SRD --weights srd --method relight --mask-source derived -o REPORT
     python tools/update_results.py REPORT RUN
 
-REPORT is what `evaluate` wrote; RUN is the folder of the training run that the shipped weights come from.
+REPORT is what `evaluate` wrote; RUN is the folder of the training run that the weights `srd` come from.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from pathlib import Path
 from shadowmaskformer.train.journal import read_log
 
 ROOT = Path(__file__).parents[1]
-CARD = ROOT / "src" / "shadowmaskformer" / "pretrained" / "default" / "README.md"
-METHODS = {"input": "Input", "floor": "Relight floor", "these weights": "default"}
+CARD = ROOT / "src" / "shadowmaskformer" / "pretrained" / "srd" / "README.md"
+METHODS = {"input": "Input", "floor": "Relight floor", "these weights": "srd"}
 
 
 def test_rows(report: Path) -> dict[str, str]:

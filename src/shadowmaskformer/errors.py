@@ -50,7 +50,7 @@ class ShadowMaskFormerError(Exception):
     """
 
     exit_code: ClassVar[int] = 3
-    http_status: ClassVar[int] = 422
+    http_status: int = 422
 
     def __init__(self, message: str, remedy: str = "") -> None:
         super().__init__(message, remedy)
@@ -140,6 +140,21 @@ class MissingExtraError(ShadowMaskFormerError, ImportError):
     """An optional dependency is not installed; the message names the extra."""
 
     http_status = 503
+
+
+class RequestError(ShadowMaskFormerError):
+    """A server refuses a request before it does any work.
+
+    Args:
+        message: as for `ShadowMaskFormerError`.
+        remedy: as for `ShadowMaskFormerError`.
+        status: the HTTP status of the answer.
+        retry_after: seconds after which the same request may succeed.
+    """
+
+    def __init__(self, message: str, remedy: str = "", *, status: int, retry_after: int | None = None) -> None:
+        super().__init__(message, remedy)
+        self.http_status, self.retry_after = status, retry_after
 
 
 class Notice(str):

@@ -19,6 +19,16 @@ _TEMP_PREFIX, _TEMP_SUFFIX = ".shadowmaskformer-", ".part"
 _STALE_AFTER_S = 600.0
 
 
+_temporaries: set[Path] = set()
+
+
+def remove_temporaries() -> None:
+    """Remove the temporary files of this process, which has been interrupted and is about to end."""
+    for temporary in list(_temporaries):
+        with suppress(OSError):
+            _remove(temporary)
+
+
 def shown(path: str | os.PathLike[str]) -> str:
     """The path as messages print it: control characters and undecodable bytes escaped.
 
@@ -52,9 +62,9 @@ def check_output(
         if not Path(folder).is_dir():
             raise OutputError(f"{name}: there is no folder {shown(folder)}", "create it first")
         # Trying beats asking: access rights say nothing about quotas, sandboxes or read-only mounts.
-        probe = _new_temporary(folder)
-        os.close(probe[0])
-        probe[1].unlink()
+        descriptor, probe = _new_temporary(folder)
+        os.close(descriptor)
+        _remove(probe)
     except OSError as error:
         raise as_output_error(error, name) from error
 
@@ -83,7 +93,7 @@ def write_atomically(path: str | os.PathLike[str], data: bytes, *, overwrite: bo
                 os.fsync(file.fileno())
             _move(temporary, target, overwrite)
         finally:
-            temporary.unlink(missing_ok=True)
+            _remove(temporary)
         _sync_folder(target.parent)
     except FileExistsError as error:
         raise _exists(name) from error
@@ -119,9 +129,19 @@ def _exists(name: str) -> OutputError:
 def _new_temporary(folder: str | Path) -> tuple[int, Path]:
     # Named by chance, not after the target: a target of the longest allowed name must still fit.
     temporary = Path(folder) / f"{_TEMP_PREFIX}{secrets.token_hex(8)}{_TEMP_SUFFIX}"
+    _temporaries.add(temporary)
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
     # 0o666 less the user's umask, as any program's output; mkstemp would make it private.
-    return os.open(temporary, flags, 0o666), temporary
+    try:
+        return os.open(temporary, flags, 0o666), temporary
+    except OSError:
+        _temporaries.discard(temporary)
+        raise
+
+
+def _remove(temporary: Path) -> None:
+    temporary.unlink(missing_ok=True)
+    _temporaries.discard(temporary)
 
 
 def _move(temporary: Path, target: Path, overwrite: bool) -> None:

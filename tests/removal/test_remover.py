@@ -277,11 +277,12 @@ def test_without_a_mask_the_shadows_are_found(photo: np.ndarray, mask: np.ndarra
     np.testing.assert_array_equal(removal.after.pixels[:2], photo[:2])
 
 
-def test_a_rough_mask_is_snapped_unless_it_is_exact(photo: np.ndarray, mask: np.ndarray):
+def test_a_mask_much_too_small_is_snapped_unless_it_is_exact(photo: np.ndarray, mask: np.ndarray):
     relighter = ShadowRemover(method="relight")
+    mask, rough = np.zeros_like(mask), np.zeros_like(mask)
+    mask[12:18, 8:40] = 255
+    rough[13:17, 9:39] = 255
     relighter.detector = finds(mask / 255)
-    rough = np.zeros_like(mask)
-    rough[9:23, 13:35] = 255
     snapped = relighter.remove_from_photo(Photo(photo), rough)
     assert (snapped.mask != mask / 255).sum() <= 4  # the corners are further away than the sides
     assert any("the mask was widened" in line for line in snapped.warnings)
@@ -388,6 +389,16 @@ def test_options_of_the_command_work_in_python(relighter: ShadowRemover, photo: 
 def test_wrong_options_are_named(relighter: ShadowRemover, photo: np.ndarray, mask: np.ndarray, options: dict):
     with pytest.raises(ConfigError, match=next(iter(options))):
         relighter.remove(photo, mask, **options)
+
+
+def test_strength_takes_a_share_of_the_shadow_away(relighter: ShadowRemover, photo: np.ndarray, mask: np.ndarray):
+    before = photo.astype(float)
+    full, half = (relighter.remove(photo, mask, strength=each).astype(float) - before for each in (1.0, 0.5))
+    assert np.abs(half - full / 2).max() <= 1
+    np.testing.assert_array_equal(relighter.remove(photo, mask, strength=0), photo)
+    for wrong in (-0.1, 1.5, float("nan"), "1"):
+        with pytest.raises(ConfigError, match="strength"):
+            relighter.remove(photo, mask, strength=wrong)
 
 
 def test_threads_must_be_whole(tiny_weights: Path):

@@ -21,6 +21,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, BinaryIO, Concatenate, ParamSpec, TypeVar
 
 from shadowmaskformer.errors import WorkerDiedError
+from shadowmaskformer.files import remove_temporaries
 from shadowmaskformer.machine import BLAS_THREADS
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 T = TypeVar("T")
 
-_PATIENCE_S = 5.0
+_PATIENCE_S = 10.0
 
 
 class Worker:
@@ -177,12 +178,13 @@ def main() -> None:
     except (OSError, SystemExit):
         pass
     finally:
+        remove_temporaries()
         # The listening thread waits in a read, which an orderly end of the interpreter would trip over.
         os._exit(0)
 
 
 def _leave(*_: object) -> None:
-    """Leave whatever is being done by way of its `finally` clauses: no temporary file stays behind."""
+    """Leave whatever is being done."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     raise SystemExit
 

@@ -17,7 +17,9 @@ from shadowmaskformer.cli.console import EXIT_INTERRUPTED, EXIT_OK, EXIT_SOME_FA
 
 __all__ = ["EXIT_INTERRUPTED", "EXIT_OK", "EXIT_SOME_FAILED", "build_parser", "main"]
 
-COMMANDS = ("remove", "mask", "info", "convert", "export", "benchmark", "data", "train", "evaluate", "reproduce")
+COMMANDS = (
+    "remove", "mask", "serve", "info", "convert", "export", "benchmark", "data", "train", "evaluate", "reproduce",
+)  # fmt: skip
 
 
 def build_parser(only: str | None = None) -> argparse.ArgumentParser:

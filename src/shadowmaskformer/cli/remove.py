@@ -1,4 +1,4 @@
-"""Remove shadows from photographs: those that masks mark, or those that are found.
+"""Remove shadows from photographs: those that a mask marks, or those that are found.
 
 The result keeps the photo's size, format, bit depth and metadata, and every pixel outside the mask and its soft
 border. The mask is any picture of the photo's shape, white where the shadow is: paint over the shadow in any
@@ -28,7 +28,8 @@ examples:
   shadowmaskformer remove s3://bucket/photos -o s3://bucket/results --engine ray --address auto
       on a Ray cluster
 
-exit codes: 0 all done; 1 some photos failed; 2 wrong usage, nothing touched; 3 nothing could be done; 130 interrupted
+exit codes: 0 all done; 1 some photos failed; 2 wrong usage, nothing touched; 3 nothing could be done;
+4 no shadow found; 130 interrupted
 """
 
 from __future__ import annotations
@@ -69,6 +70,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     look = parser.add_argument_group("result")
     look.add_argument("--format", help="jpeg, png, webp, tiff, … (default: the output's ending, else as the photo)")
     look.add_argument("--quality", type=int, help="1–100, lossy formats only (default: visually lossless)")
+    look.add_argument(
+        "--strength", type=float, default=1.0, metavar="S", help="how much of the shadow goes, 0 to 1 (default: 1)"
+    )
     look.add_argument("--raw", action="store_true", help="the network's whole picture, not pasted into the photo")
     mask = parser.add_argument_group("mask")
     mask.add_argument(

@@ -340,7 +340,8 @@ def _signed_distance(mask: np.ndarray, reach: int) -> np.ndarray:
     if min(mask.shape) < 2:
         return distance
     soft = box_mean(mask, _SOFTENED)
-    slope = np.hypot(*np.gradient(soft))
+    down, across = np.gradient(soft)
+    slope = np.hypot(down, across)
     beside = (np.abs(distance) < _SOFTENED) & (slope > 0.1)
     low, high = np.where(shadow, 0, -_SOFTENED), np.where(shadow, _SOFTENED, 0)
     distance[beside] = np.clip((soft[beside] - 0.5) / slope[beside], low[beside], high[beside])

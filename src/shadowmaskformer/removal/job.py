@@ -41,6 +41,8 @@ class Removal:
         correction: how the light was changed, on a reduced copy of the photo; None when the mask was empty.
         detection: what the detector found, or made of the given mask; None when it was not asked.
         warnings: one line each, for the user.
+        weight: how much of the correction each pixel takes at full strength, on the reduced copy; None if the
+            correction was not pasted into the photo.
     """
 
     before: Photo
@@ -49,6 +51,7 @@ class Removal:
     correction: Correction | None = None
     detection: Detection | None = None
     warnings: tuple[str, ...] = field(default=())
+    weight: Floats | None = None
 
     @property
     def shadow_share(self) -> float:

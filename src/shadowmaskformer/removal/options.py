@@ -16,6 +16,7 @@ class Options(TypedDict, total=False):
     Attributes:
         grow_px: pixels to grow the mask by; negative shrinks it.
         feather_px: width in which the result fades into the photo around the mask; None ends where the shadow does.
+        strength: how much of the shadow goes, 0 to 1.
         invert_mask: take black as shadow.
         exact_mask: take the mask as it is; otherwise it is widened to the shadow's edge where that is near.
         raw: the method's answer for the whole picture instead of one pasted into the photo.
@@ -28,6 +29,7 @@ class Options(TypedDict, total=False):
 
     grow_px: int
     feather_px: float | None
+    strength: float
     invert_mask: bool
     exact_mask: bool
     raw: bool
@@ -41,6 +43,7 @@ class Options(TypedDict, total=False):
 DEFAULTS: Options = {
     "grow_px": 0,
     "feather_px": None,
+    "strength": 1.0,
     "invert_mask": False,
     "exact_mask": False,
     "raw": False,
@@ -69,6 +72,9 @@ def complete(options: Options) -> Options:
             raise ConfigError(f"there is no option {name!r}", f"choose from {', '.join(DEFAULTS)}")
         if name in ("grow_px", "feather_px") and value is not None:
             check_distance(value, name, shrinks=name == "grow_px")
+        elif name == "strength":
+            if not isinstance(value, int | float) or not 0 <= value <= 1:
+                raise ConfigError(f"strength is {value!r}", "give {strength} as a number, 0 to 1")
         elif name in _RANGES and value is not None:
             _check(name, value)
     return {**DEFAULTS, **options}

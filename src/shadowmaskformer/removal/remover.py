@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, TypeVar, Unpack, overload
 
+import numpy as np
 from PIL import Image
 
 from shadowmaskformer import masks
@@ -329,10 +330,12 @@ class ShadowRemover:
             return Removal(photo, photo, mask, None, detection, tuple(notes))
         found = self.find(small, marked)
         if chosen["raw"]:
-            pixels = found.apply(photo.pixels)
+            pixels, weight = found.apply(photo.pixels), None
         else:
-            pixels = found.apply(photo.pixels, _blend_weight(found, marked, mask.shape, chosen["feather_px"]), mask)
-        return Removal(photo, photo.with_pixels(pixels), mask, found.correction(small), detection, tuple(notes))
+            weight = _blend_weight(found, marked, mask.shape, chosen["feather_px"])
+            strength = np.float32(chosen["strength"])
+            pixels = found.apply(photo.pixels, weight * strength, mask if strength == 1 else mask * strength)
+        return Removal(photo, photo.with_pixels(pixels), mask, found.correction(small), detection, tuple(notes), weight)
 
 
 def _blend_weight(found: Restoration, mask: Floats, size: tuple[int, ...], feather_px: float | None) -> Floats:

@@ -1,0 +1,21 @@
+// Undo and redo over whole states. A state is never changed after it was pushed.
+
+const MOST = 60;
+
+export class History {
+  constructor(first) { this.states = [first]; this.at = 0; }
+  get now() { return this.states[this.at]; }
+  get canUndo() { return this.at > 0; }
+  get canRedo() { return this.at < this.states.length - 1; }
+
+  push(state) {
+    this.states.splice(this.at + 1, Infinity, state);
+    if (this.states.length > MOST) this.states.shift();
+    this.at = this.states.length - 1;
+  }
+
+  /** Replace the present state: something arrived that belongs to it. */
+  amend(state) { this.states[this.at] = state; }
+  undo() { if (this.canUndo) this.at -= 1; return this.now; }
+  redo() { if (this.canRedo) this.at += 1; return this.now; }
+}

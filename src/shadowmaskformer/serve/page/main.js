@@ -1,0 +1,214 @@
+// Wiring: the photos, the one that is shown, and what each button and key does to it.
+
+import * as engine from "./engine.js";
+import * as keys from "./keys.js";
+import * as masks from "./mask.js";
+import { Menu, ask, download, pickFiles, watchDrops } from "./parts.js";
+import { Screen } from "./screen.js";
+import { Work } from "./work.js";
+import { zip } from "./zip.js";
+
+const $ = (id) => document.getElementById(id);
+const state = { works: [], at: -1, tool: "point", brush: 60, offline: false, info: null };
+const current = () => state.works[state.at];
+let screen;
+
+// Photos
+async function add(files) {
+  for (const file of files) {
+    const most = state.info?.body_bytes ?? Infinity;
+    const work = new Work(file, () => screen.update(state));
+    work.failed = (error) => failed(error, work);
+    try {
+      if (file.size > most) throw new Error(`has ${Math.round(file.size / 2 ** 20)} MB; the server takes ${Math.round(most / 2 ** 20)}`);
+      if (state.at < 0) screen.reading(work);
+      await work.read();
+    } catch (error) {
+      failed(error, work);
+      continue;
+    }
+    state.works.push(work);
+    if (state.works.length === 1 || file === files[0]) await show(state.works.length - 1);
+    else work.scene.photo.close();
+    screen.update(state);
+  }
+  screen.update(state);
+}
+
+async function show(index) {
+  const before = current(), work = state.works[index];
+  if (!work) return;
+  if (before && before !== work) for (const scene of before.history.states) { scene.photo.close(); scene.result?.shown?.close(); }
+  state.at = index;
+  await Promise.all([work.scene.photo.open(), work.result?.shown?.open()]);
+  screen.show(state);
+  if (!work.scene.found && !work.busy && !work.looked) {
+    work.looked = true;
+    attempt(work, () => work.find());
+  }
+}
+
+/** Run something on a photo and say what went wrong. */
+async function attempt(work, action) {
+  try {
+    return await action();
+  } catch (error) {
+    failed(error, work);
+  }
+  return undefined;
+}
+
+function failed(error, work) {
+  if (error instanceof engine.Offline) lost();
+  else if (error.status === 401) logIn(work);
+  else screen.complain(work ? `${work.name}: ${error.message.replace(/^photo: /, "")}` : error.message);
+  screen.update(state);
+}
+
+async function logIn() {
+  engine.logIn(await ask($("login")));
+  start();
+}
+
+/** The server is gone: say so, wait for it, and take up what was interrupted. */
+async function lost() {
+  if (state.offline) return;
+  state.offline = true;
+  screen.update(state);
+  while (!(await engine.isThere())) await new Promise((resolve) => setTimeout(resolve, 1000));
+  state.offline = false;
+  screen.say("The server is back");
+  for (const work of state.works) if (work.again) attempt(work, work.again);
+  screen.update(state);
+}
+
+async function start() {
+  try {
+    state.info = await engine.info();
+  } catch (error) {
+    failed(error);
+  }
+}
+
+// What can be done; false means "not now".
+const editing = (action) => () => (current() && !current().done && current().busy !== "removing" ? action(current()) : false);
+const finished = (action) => () => (current()?.done ? action(current()) : false);
+const reach = () => Math.max(1, Math.round(0.004 * Math.hypot(current().scene.mask.width, current().scene.mask.height)));
+
+function choose(tool) {
+  state.tool = tool;
+  const work = current();
+  if (work?.done) { work.cancel(); work.push({ result: null }); }
+  screen.update(state);
+}
+
+const actions = {
+  point: () => choose("point"),
+  brush: () => choose("brush"),
+  erase: () => choose("erase"),
+  smaller: () => resize(1 / 1.2),
+  larger: () => resize(1.2),
+  grow: editing((work) => work.edit((mask) => masks.grow(mask, reach()))),
+  shrink: editing((work) => work.edit((mask) => masks.shrink(mask, reach()))),
+  invert: editing((work) => work.edit(masks.invert)),
+  clear: editing((work) => work.edit((mask) => masks.empty(mask.width, mask.height))),
+  undo: () => { const work = current(); if (work?.history.canUndo) { work.undo(); reopen(work); } },
+  redo: () => { const work = current(); if (work?.history.canRedo) { work.redo(); reopen(work); } },
+  remove: editing((work) => (screen.canRemove(work) ? attempt(work, () => work.remove()) : false)),
+  cancel: () => {
+    const work = current();
+    if (!work?.busy || work.busy === "reading") return false;
+    const undo = work.busy === "removing" && work.done;
+    undo ? work.undo() : work.cancel();
+    return screen.say("Cancelled");
+  },
+  hold: (pressed) => (current()?.done ? screen.hold(pressed) : false),
+  another: finished((work) => attempt(work, () => work.another())),
+  save: finished((work) => attempt(work, () => save(work))),
+  savePng: finished((work) => attempt(work, () => save(work, "png"))),
+  saveMask: () => attempt(current(), async () => download(await current().saveMask(), current().named(".png", "mask"))),
+  loadMask: async () => { const [file] = await pickFiles($("mask-file")); if (file) attempt(current(), () => current().openMask(file)); },
+  previous: () => turn(-1),
+  next: () => turn(1),
+  fit: () => screen.stage.fit(),
+  actual: () => screen.actual(),
+  zoomIn: () => screen.stage.zoomBy(1.3),
+  zoomOut: () => screen.stage.zoomBy(1 / 1.3),
+  open: async () => add([...(await pickFiles($("files")))]),
+  help: () => $("help").showModal(),
+};
+
+async function reopen(work) {
+  await Promise.all([work.scene.photo.open(), work.result?.shown?.open()]);
+  screen.update(state);
+}
+
+function turn(step) {
+  if (state.works.length < 2) return false;
+  return show((state.at + step + state.works.length) % state.works.length);
+}
+
+function resize(factor) {
+  if (state.tool === "point") state.tool = "brush";
+  state.brush = Math.min(300, Math.max(2, state.brush * factor));
+  screen.update(state);
+}
+
+async function save(work, format) {
+  const made = await work.finished(format);
+  if (!made) return;
+  download(made.file, made.name);
+  work.saved = true;
+  screen.say(`Saved ${made.name}`);
+}
+
+async function saveAll() {
+  const files = [];
+  for (const work of state.works.filter((each) => each.done)) files.push(await work.finished());
+  download(await zip(files.filter(Boolean)), "no-shadow.zip");
+  screen.say(`Saved ${files.length} photos`);
+}
+
+// The stage
+const handlers = {
+  mode: () => (current()?.done ? "compare" : state.tool === "point" ? "point" : "paint"),
+  point: (place, away) => editing((work) => attempt(work, () => work.point(place, away)))(),
+  stroke: (place, away) => editing((work) => { work.stroke(place, radius(), (state.tool === "erase") !== away); screen.painted(work); })(),
+  move: (place) => { const work = current(); if (work?.drawn) { work.draw(place); screen.painted(work); } },
+  end: () => current()?.finish(),
+  drop: () => current()?.drop(),
+  wheelBrush: (sign) => resize(1.15 ** sign),
+};
+/** The brush is as large on the screen as its ring, whatever the zoom; on the mask that is this many pixels. */
+const radius = () => (state.brush / 2) * current().scene.mask.width / screen.stage.frame.width;
+
+function wire() {
+  screen = new Screen(handlers, state, current);
+  for (const button of document.querySelectorAll("[data-tool]")) button.onclick = () => choose(button.dataset.tool);
+  for (const button of document.querySelectorAll("[data-do]")) button.addEventListener("click", () => actions[button.dataset.do]());
+  for (const [id, name] of [["choose", "open"], ["add", "open"], ["undo", "undo"], ["redo", "redo"], ["another", "another"], ["save", "save"], ["keys", "help"], ["zoom", "fit"]]) $(id).onclick = () => actions[name]();
+  $("remove").onclick = () => (current().busy === "removing" ? actions.cancel() : actions.remove());
+  $("example").onclick = () => engine.example().then((file) => add([file]), failed);
+  $("all").onclick = () => attempt(null, saveAll);
+  $("size").oninput = (event) => { state.brush = Number(event.target.value); screen.update(state); };
+  const adjust = () => current().adjust($("strength").value / 100, $("edge").value / 100);
+  $("strength").oninput = $("edge").oninput = adjust;
+  for (const name of ["pointerdown", "pointerup", "pointerleave", "pointercancel"]) $("hold").addEventListener(name, () => screen.hold(name === "pointerdown"));
+  $("found").onclick = (event) => { const chip = event.target.closest("button"); if (chip) editing((work) => work.toggle(Number(chip.value)))(); };
+  $("strip").onclick = (event) => { const item = event.target.closest("button"); if (item) show(Number(item.value)); };
+  new Menu($("mask"), $("mask-menu"));
+  new Menu($("save-as"), $("save-menu"));
+  watchDrops((files, onMask) => (onMask ? attempt(current(), () => current().openMask(files[0])) : add(files)), () => current());
+  keys.describe($("help").querySelector("dl"));
+  keys.listen((name, pressed) => actions[name](pressed));
+  addEventListener("keydown", (event) => screen.key(event, (place, away) => (handlers.mode() === "paint" ? (handlers.stroke(place, away), handlers.end()) : handlers.point(place, away))));
+  addEventListener("beforeunload", (event) => { if (state.works.some((work) => work.done && !work.saved)) event.preventDefault(); });
+}
+
+try {
+  wire();
+  start();
+} catch (error) {
+  $("status").textContent = error.message;
+  throw error;
+}

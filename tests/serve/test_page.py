@@ -1,0 +1,421 @@
+"""The page in real Chromium, from a dropped photo to the saved result."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from collections.abc import Generator
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+from playwright.sync_api import Browser, Page
+
+import shadowmaskformer
+from pictures import encoded, tiff
+from serve.browser import at, chromium, drop, findings, idle, opened, saved, saved_mask, stroke
+from serve.running import running
+from serve.test_api import DEMO
+from shadowmaskformer import masks
+from shadowmaskformer.serve.server import Server
+
+
+@pytest.fixture(scope="module")
+def browser() -> Generator[Browser]:
+    with chromium() as browser:
+        yield browser
+
+
+@pytest.fixture(scope="module")
+def server() -> Generator[Server]:
+    with running(workers=2) as server:
+        yield server
+
+
+@pytest.fixture
+def page(browser: Browser, server: Server) -> Generator[Page]:
+    with opened(browser, server.url) as page:
+        yield page
+
+
+def small_photo(seed: int = 0) -> np.ndarray:
+    """A lawn of noise with a dark disk, (240, 320, 3)."""
+    rng = np.random.default_rng(seed)
+    y, x = np.mgrid[:240, :320]
+    ground = np.array([150, 160, 110]) + 12 * rng.normal(size=(240, 320, 1))
+    shadow = (x - 160) ** 2 + (y - 120) ** 2 < 50**2
+    return np.clip(np.where(shadow[..., None], 0.45, 1) * ground, 0, 255).astype(np.uint8)
+
+
+def small_mask() -> np.ndarray:
+    y, x = np.mgrid[:240, :320]
+    return np.where((x - 160) ** 2 + (y - 120) ** 2 < 52**2, 255, 0).astype(np.uint8)
+
+
+def with_mask(page: Page, photo: bytes | None = None) -> None:
+    """Open a photo and give it a known mask."""
+    drop(page, lawn_png=photo or encoded(small_photo()))
+    idle(page, "edit")
+    drop(page, mask_png=encoded(small_mask()))
+    page.wait_for_function("() => !document.querySelector('#remove').disabled")
+
+
+def jobs(server: Server, monkeypatch: Any) -> list[tuple[Any, ...]]:
+    """What the page sends for a full-size result from now on: photo, mask, hints and options."""
+    queue, sent = server.app.state.queue, []
+    submit = queue.submit
+
+    async def recorded(job: Any) -> None:
+        if job.task == "remove":
+            sent.append(job.arguments)
+        await submit(job)
+
+    monkeypatch.setattr(queue, "submit", recorded)
+    return sent
+
+
+def test_a_dropped_photo_goes_all_the_way_and_equals_the_library(page: Page, server: Server, monkeypatch: Any):
+    sent = jobs(server, monkeypatch)
+    drop(page, beach_jpg=DEMO["photo"])
+    page.wait_for_selector("#found button")
+    idle(page, "edit")
+    first = page.locator("#found button").first
+    if first.get_attribute("aria-pressed") == "false":
+        first.click()
+    assert first.get_attribute("aria-pressed") == "true"
+    page.click("#remove")
+    idle(page, "done")
+    handle = page.locator("#handle")
+    middle = page.wait_for_function("() => document.querySelector('#handle').getAttribute('aria-valuenow') === '50'")
+    assert middle
+    page.mouse.move(*at(page, 0.5, 0.3))
+    page.mouse.down()
+    page.mouse.move(*at(page, 0.2, 0.3), steps=4)
+    page.mouse.up()
+    assert handle.get_attribute("aria-valuenow") in ("19", "20", "21")
+    name, data = saved(page, lambda: page.click("#save"))
+    assert name == "beach-no-shadow.jpg"
+    photo, marked, _, options = sent[-1]
+    assert photo == DEMO["photo"]
+    assert options["exact_mask"]  # it was found, not painted
+    expected = shadowmaskformer.ShadowRemover().remove_file(photo, marked, exact_mask=True)
+    assert data == expected.data
+    mask = np.asarray(Image.open(io.BytesIO(marked)).convert("L"))
+    assert 0.01 < (mask > 127).mean() < 0.5
+
+
+def test_clicks_take_and_leave_what_was_found(page: Page):
+    drop(page, beach_jpg=DEMO["photo"])
+    page.wait_for_selector("#found button")
+    idle(page, "edit")
+    chip = page.locator("#found button").first
+    before = chip.get_attribute("aria-pressed")
+    inside = (0.72, 0.4)  # the shadow's body
+    page.mouse.click(*at(page, *inside))
+    assert chip.get_attribute("aria-pressed") != before
+    page.mouse.click(*at(page, *inside))
+    assert chip.get_attribute("aria-pressed") == before
+
+
+def test_painting_erasing_and_going_back(page: Page):
+    drop(page, lawn_png=encoded(small_photo()))
+    idle(page, "edit")
+    page.keyboard.press("Delete")
+    page.keyboard.press("b")
+    states = [saved_mask(page)]
+    assert states[0].shape == (240, 320)
+    assert not states[0].any()
+    stroke(page, (0.3, 0.5), (0.7, 0.5))
+    states.append(saved_mask(page))
+    assert states[1][120, 160] == 255
+    assert states[1][20, 20] == 0
+    page.keyboard.press("e")
+    stroke(page, (0.5, 0.2), (0.5, 0.8))
+    states.append(saved_mask(page))
+    assert states[2][120, 160] == 0
+    assert states[2][120, 110] == 255
+    for expected in (states[1], states[0]):
+        page.keyboard.press("Control+z")
+        np.testing.assert_array_equal(saved_mask(page), expected)
+    for expected in (states[1], states[2]):
+        page.keyboard.press("Control+Shift+Z")
+        np.testing.assert_array_equal(saved_mask(page), expected)
+    page.keyboard.press("g")
+    assert (saved_mask(page) > 127).sum() > (states[2] > 127).sum()
+    page.keyboard.press("Shift+G")
+    page.keyboard.press("i")
+    assert saved_mask(page)[20, 20] == 255
+    # Alt turns the brush into an eraser.
+    page.keyboard.press("b")
+    page.keyboard.down("Alt")
+    stroke(page, (0.1, 0.1), (0.2, 0.1))
+    page.keyboard.up("Alt")
+    assert saved_mask(page)[24, 48] == 0
+    size = page.locator("#size")
+    before = float(size.input_value())
+    page.keyboard.press("]")
+    larger = float(size.input_value())
+    assert larger > before
+    page.mouse.move(*at(page, 0.5, 0.5))
+    page.keyboard.down("Shift")
+    page.mouse.wheel(0, 240)
+    page.keyboard.up("Shift")
+    page.wait_for_function("([id, larger]) => Number(document.querySelector(id).value) < larger", arg=["#size", larger])
+
+
+def test_undo_goes_back_over_a_result_and_forth(page: Page):
+    with_mask(page)
+    page.click("#remove")
+    idle(page, "done")
+    page.click("#undo")
+    idle(page, "edit")
+    page.click("#redo")
+    idle(page, "done")
+    page.click("[data-tool=brush]")  # back to the mask
+    idle(page, "edit")
+    np.testing.assert_array_equal(saved_mask(page), small_mask())
+
+
+def test_sliders_change_the_picture_at_once_and_the_file_after_them(page: Page, server: Server, monkeypatch: Any):
+    with_mask(page)
+    page.click("#remove")
+    idle(page, "done")
+    sent = jobs(server, monkeypatch)
+    page.locator("#strength").fill("40")
+    page.locator("#edge").fill("200")
+    page.wait_for_function("() => document.body.dataset.state === 'done'")
+    name, data = saved(page, lambda: page.keyboard.press("Control+s"))
+    assert name == "lawn-no-shadow.png"
+    photo, marked, _, options = sent[-1]
+    assert (options["strength"], options["feather_px"]) == (0.4, 8)
+    expected = shadowmaskformer.ShadowRemover().remove_file(photo, marked, strength=0.4, feather_px=8.0)
+    assert data == expected.data
+
+
+def test_the_page_weighs_borders_as_the_library_does(page: Page):
+    mask = np.zeros((60, 90), np.uint8)
+    mask[20:40, 30:60] = 255
+    for feather in (0, 3, 8, 21):
+        weights = page.evaluate(
+            """async ([data, feather]) => {
+                const { blendWeight } = await import("/mask.js");
+                return [...blendWeight({ width: 90, height: 60, data: Uint8Array.from(data) }, feather)];
+            }""",
+            [mask.ravel().tolist(), feather],
+        )
+        grown, softer = int(feather / 4 + 0.5), int(feather / 2 + 0.5)
+        expected = masks.blend_weight(mask.astype(np.float32) / 255, grow_px=grown, feather_px=softer)
+        assert np.abs(np.reshape(weights, mask.shape) / 255 - expected).max() < 0.01
+
+
+def test_another_shadow_starts_from_the_result(page: Page, server: Server, monkeypatch: Any):
+    with_mask(page)
+    sent = jobs(server, monkeypatch)
+    page.click("#remove")
+    idle(page, "done")
+    _, first = saved(page, lambda: page.click("#save"))
+    page.click("#another")
+    idle(page, "edit")
+    assert not saved_mask(page).any() or page.locator("#found button").count()
+    page.keyboard.press("Delete")
+    page.keyboard.press("b")
+    stroke(page, (0.1, 0.2), (0.3, 0.2))
+    page.click("#remove")
+    idle(page, "done")
+    assert sent[-1][0] == first
+
+
+def test_removing_can_be_cancelled(page: Page):
+    with_mask(page)
+    held: list[Any] = []
+    page.route("**/v1/correction", lambda route: held.append(route))
+    page.click("#remove")
+    page.wait_for_function("() => document.querySelector('#remove').textContent.trim() === 'Cancel'")
+    while not held:
+        page.wait_for_timeout(20)
+    page.keyboard.press("Escape")
+    idle(page, "edit")
+    page.unroute("**/v1/correction")
+    page.click("#remove")
+    idle(page, "done")
+
+
+def test_several_photos_as_a_filmstrip(page: Page):
+    drop(page, one_png=encoded(small_photo(1)), two_png=encoded(small_photo(2)))
+    page.wait_for_function("() => document.querySelectorAll('#strip button').length === 2")
+    for name in ("one", "two"):
+        page.wait_for_function("name => document.querySelector('#about').textContent.startsWith(name)", arg=name)
+        idle(page, "edit")
+        page.keyboard.press("Delete")
+        page.keyboard.press("b")
+        stroke(page, (0.35, 0.5), (0.65, 0.5))
+        page.keyboard.press("r")
+        idle(page, "done")
+        page.locator("#about").click()
+        page.keyboard.press("ArrowRight")
+    name, data = saved(page, lambda: page.click("#all"))
+    assert name == "no-shadow.zip"
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        assert archive.testzip() is None
+        assert archive.namelist() == ["one-no-shadow.png", "two-no-shadow.png"]
+        assert Image.open(io.BytesIO(archive.read("one-no-shadow.png"))).size == (320, 240)
+
+
+def test_a_format_that_browsers_do_not_read_works_too(page: Page):
+    deep = small_photo().astype(np.uint16) * 257
+    with_mask(page, tiff(deep))
+    page.click("#remove")
+    idle(page, "done")
+    _, data = saved(page, lambda: page.click("#save"))
+    assert data[:2] in (b"II", b"MM")
+    page.click("#save-as")
+    name, data = saved(page, lambda: page.click("#save-menu [data-do=savePng]"))
+    assert name.endswith(".png")
+    assert data.startswith(b"\x89PNG")
+
+
+def test_what_is_not_a_picture_is_refused_in_words(page: Page):
+    drop(page, notes_txt=b"Dear diary")
+    page.wait_for_selector("#toast")
+    assert "notes.txt: not a picture" in page.locator("#toast").inner_text()
+    assert page.locator("#welcome").is_visible()
+    page.click("#toast button")
+    drop(page, lawn_png=encoded(small_photo()))
+    idle(page, "edit")
+    drop(page, mask_png=encoded(np.zeros((10, 90), np.uint8)))
+    page.wait_for_selector("#toast")
+    assert "another shape" in page.locator("#toast").inner_text()
+
+
+def test_a_server_that_stops_and_comes_back_costs_no_work(browser: Browser):
+    with running() as first:
+        port = first.address[1]
+        with_server = opened(browser, first.url)
+        page = with_server.__enter__()
+        with_mask(page)
+    page.click("#remove")
+    page.wait_for_selector("#offline")
+    with running(port=port):
+        page.wait_for_selector("#offline", state="hidden")
+        idle(page, "done")  # what was interrupted is taken up again
+        with_server.__exit__(None, None, None)
+
+
+def test_a_token_is_asked_for_once(browser: Browser):
+    with running(token="sesame") as server:
+        with opened(browser, server.url) as page:
+            page.fill("#login input", "sesame")
+            page.click("#login button")
+            page.reload()
+            with_mask(page)
+        with opened(browser, f"{server.url}/#token=sesame") as page:
+            drop(page, lawn_png=encoded(small_photo()))
+            idle(page, "edit")
+            assert "sesame" not in page.url
+
+
+def test_the_keyboard_alone_is_enough(page: Page):
+    page.wait_for_selector("#example")
+
+    def tab_to(selector: str) -> None:
+        for _ in range(40):
+            page.keyboard.press("Tab")
+            if page.evaluate("selector => document.activeElement.matches(selector)", selector):
+                return
+        raise AssertionError(f"no way to {selector}")
+
+    tab_to("#example")
+    page.keyboard.press("Enter")
+    idle(page, "edit")
+    page.keyboard.press("Delete")
+    page.keyboard.press("b")
+    tab_to("#stage")
+    for key in ("ArrowRight", "ArrowUp"):
+        page.keyboard.press(f"Shift+{key}")
+    page.keyboard.press("Enter")
+    assert (saved_mask(page) > 127).any()
+    tab_to("#remove")
+    page.keyboard.press("Enter")
+    idle(page, "done")
+    tab_to("#handle")
+    page.keyboard.press("End")
+    assert page.locator("#handle").get_attribute("aria-valuenow") == "100"
+    tab_to("#save")
+    name, _ = saved(page, lambda: page.keyboard.press("Enter"))
+    assert name == "example-no-shadow.jpg"
+    page.keyboard.press("?")
+    page.wait_for_selector("#help[open]")
+    page.keyboard.press("Escape")
+
+
+def test_touch_on_a_phone(browser: Browser, server: Server):
+    phone = {"viewport": {"width": 390, "height": 780}, "device_scale_factor": 2, "has_touch": True, "is_mobile": True}
+    with opened(browser, server.url, **phone) as page:
+        drop(page, lawn_png=encoded(small_photo()))
+        idle(page, "edit")
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390
+        page.keyboard.press("Delete")
+        page.tap("[data-tool=brush]")
+        touch = page.context.new_cdp_session(page)
+
+        def fingers(kind: str, *places: tuple[float, float]) -> None:
+            points = [{"x": x, "y": y, "id": n} for n, (x, y) in enumerate(places)]
+            touch.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
+
+        fingers("touchStart", at(page, 0.3, 0.5))
+        for share in (0.4, 0.5, 0.6, 0.7):
+            fingers("touchMove", at(page, share, 0.5))
+        fingers("touchEnd")
+        painted = saved_mask(page)
+        assert painted[120, 160] == 255
+        x, y = at(page, 0.5, 0.5)
+        fingers("touchStart", (x - 30, y))
+        fingers("touchStart", (x - 30, y), (x + 30, y))
+        for reach in (50, 80, 110):
+            fingers("touchMove", (x - reach, y), (x + reach, y))
+        fingers("touchEnd")
+        zoom = int(page.locator("#zoom").inner_text().split()[0])
+        page.tap("#zoom")
+        page.wait_for_function("zoom => parseInt(document.querySelector('#zoom').textContent) < zoom / 2", arg=zoom)
+        np.testing.assert_array_equal(saved_mask(page), painted)  # a pinch paints nothing
+        page.tap("#remove")
+        idle(page, "done")
+        assert page.locator("#save").is_visible()
+
+
+def test_a_12_megapixel_photo_stays_smooth_and_full_size(page: Page):
+    large = np.asarray(Image.fromarray(small_photo()).resize((4000, 3000), Image.Resampling.BICUBIC))
+    page.set_input_files("#files", [])  # the chooser is there
+    drop(page, large_jpg=encoded(large, "JPEG", quality=92))
+    idle(page, "edit")
+    drop(page, mask_png=encoded(small_mask()))
+    page.keyboard.press("b")
+    page.evaluate(
+        "() => { window.longest = 0; new PerformanceObserver((list) => { for (const { duration } of list.getEntries()) "
+        "window.longest = Math.max(window.longest, duration); }).observe({ type: 'longtask' }); }"
+    )
+    stroke(page, (0.2, 0.2), (0.8, 0.3), (0.3, 0.6))
+    assert page.evaluate("window.longest") < 400
+    page.click("#undo")
+    page.click("#remove")
+    idle(page, "done")
+    _, data = saved(page, lambda: page.click("#save"))
+    assert Image.open(io.BytesIO(data)).size == (4000, 3000)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_serious(browser: Browser, server: Server, scheme: str):
+    with opened(browser, server.url, color_scheme=scheme) as page:
+        page.wait_for_selector("#choose")
+        assert findings(page) == []
+        with_mask(page)
+        assert findings(page) == []
+        page.click("#mask")
+        assert findings(page) == []
+        page.keyboard.press("Escape")
+        page.click("#remove")
+        idle(page, "done")
+        assert findings(page) == []
+        page.keyboard.press("?")
+        assert findings(page) == []

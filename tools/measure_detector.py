@@ -1,6 +1,6 @@
 """Measure a detector: what docs/detector.md and the model card print.
 
-    python tools/measure_detector.py WEIGHTS --lists LISTS --test SRD -o results.json [--every N]
+    python tools/measure_detector.py WEIGHTS --lists LISTS --test SRD --fresh PHOTOS -o results.json [--every N]
 
 `LISTS` is the folder of `list_detector_data.py`; only its validation pictures are looked at,
 every `--every`th of those with a shadow.
@@ -22,6 +22,7 @@ from shadowmaskformer import masks
 from shadowmaskformer.arrays import Floats, Levels, to_float
 from shadowmaskformer.data import Triplet, derive_mask, open_dataset, unseen_scenes
 from shadowmaskformer.data.adjust import adjust_clean
+from shadowmaskformer.data.layouts import pictures_in
 from shadowmaskformer.data.pictures import read_dataset_mask, read_rgb, resize
 from shadowmaskformer.detect.detection import LEVEL, Detection
 from shadowmaskformer.detect.detector import ShadowDetector
@@ -42,6 +43,7 @@ def main() -> None:
     parser.add_argument("weights")
     parser.add_argument("--lists", type=Path, required=True)
     parser.add_argument("--test", type=Path, required=True)
+    parser.add_argument("--fresh", type=Path, help="photographs without cast shadow that nothing was chosen on")
     parser.add_argument("--every", type=int, default=1)
     parser.add_argument("-o", "--output", type=Path, required=True)
     args = parser.parse_args()
@@ -53,6 +55,9 @@ def main() -> None:
     for name, triplets in groups.items():
         results[name] = found(detector, triplets)
         show(name, results[name])
+    if args.fresh:
+        results["fresh"] = found(detector, [Triplet(p.stem, p, p) for p in pictures_in(args.fresh)])
+        show("fresh", results["fresh"])
     dataset = open_dataset(args.test)
     test = dataset.split("test", allow_unpaired=True)[:: 2 * args.every]
     new = unseen_scenes(test, dataset.split("train", allow_unpaired=True))
@@ -63,7 +68,7 @@ def main() -> None:
     show("clicks", results["clicks"])
     remover = ShadowRemover(threads=1)
     remover.detector = detector
-    results["removal"] = removed(remover, groups["pair"])
+    results["removal"] = removed(remover, groups["pair"][::2])
     results["removal, test"] = removed(remover, test[::2], errors=("exact",))
     show("removal", results["removal"])
     args.output.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
@@ -79,11 +84,12 @@ def tables(results: dict[str, Any]) -> str:
         "test, unseen scenes": "SRD test, unseen scenes",
         "clean": "SRD without its shadows, unseen scenes",
         "bare": "photographs without cast shadow",
+        "fresh": "others of the kind, on which nothing was chosen",
     }
     lines = ["| | pictures | BER, pooled | BER, mean | IoU | found, % of the area | nothing found, % of the pictures |"]
     lines += ["|---|---|---|---|---|---|---|"]
     for key, name in names.items():
-        row, empty = results[key], key in ("clean", "bare")
+        row, empty = results[key], key in ("clean", "bare", "fresh")
         scores = ("–",) * 3 if empty else (row["ber"], row["ber_per_picture"], row["iou"])
         lines.append(f"| {name} | {row['pictures']} | " + " | ".join(map(str, scores)) + " | ")
         lines[-1] += f"{row['found']} | {row['nothing_found']} |"

@@ -119,6 +119,17 @@ def test_views_are_squares_of_the_trained_size():
     assert columns == 4 * rows
 
 
+def test_an_exported_detector_finds_the_same(detector: ShadowDetector, demo: np.ndarray, tmp_path: Path):
+    for module in ("torch", "onnx", "onnxruntime"):
+        pytest.importorskip(module)
+    from shadowmaskformer.runtimes.export import export
+
+    made = export("detector", "onnx", tmp_path / "detector.onnx")
+    exported = ShadowDetector(made.path, threads=1)
+    assert exported.session.name == "onnx"
+    np.testing.assert_allclose(exported.detect(demo).mask, detector.detect(demo).mask, atol=1e-3)
+
+
 # --- edges ------------------------------------------------------------------------------------------------------------
 
 

@@ -302,7 +302,7 @@ def removal_code() -> str:
     """
     package = Path(shadowmaskformer.__file__).parent
     digest = hashlib.sha256()
-    for room in ("light", "masks", "removal", "runtimes"):
+    for room in ("detect", "light", "masks", "removal", "runtimes"):
         for path in sorted((package / room).rglob("*.py")):
             digest.update(path.name.encode() + path.read_bytes())
     return digest.hexdigest()[:16]

@@ -12,9 +12,9 @@ from shadowmaskformer.errors import ConfigError
 def depth() -> np.ndarray:
     """Two shadows with soft borders, a speck and haze, (60, 90)."""
     depth = np.zeros((60, 90), np.float32)
-    depth[4:20, 4:24], depth[5:19, 5:23] = 0.3, 0.9
+    depth[4:20, 4:24], depth[5:19, 5:23] = 0.3, 0.95
     depth[30:58, 40:80], depth[31:57, 41:79] = 0.4, 1.0
-    depth[50, 4] = 0.9
+    depth[50, 4] = 0.95
     depth[10:14, 60:70] = 0.3
     return depth
 
@@ -40,6 +40,10 @@ def test_specks_and_haze_are_no_shadows(depth: np.ndarray):
     assert found.mask[50, 4] == 0
     assert not found.mask[10:14, 60:70].any()
     assert tell_apart(depth, (60, 90), kept=[(50, 4)]).mask[50, 4] > 0
+
+
+def test_what_is_nowhere_deep_is_no_shadow(depth: np.ndarray):
+    assert len(tell_apart(np.minimum(depth, np.float32(0.8)), (60, 90)).shadows) == 0
 
 
 def test_nothing_found_is_said():

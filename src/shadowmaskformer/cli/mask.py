@@ -2,7 +2,7 @@
 
 Clicks help where the detector is wrong: --hint X,Y says that there is shadow at this pixel of the upright photo,
 --not X,Y that there is none, --box holds a shadow. --scribbles takes a picture of the photo's size, in which shadow is
-painted over in green and what is no shadow in red. All but the picture can be given several times. --mask brings a
+painted over in green and what is no shadow in red. All but the picture can be given several times. --mask widens a
 rough mask to the shadow's edge.
 
 examples:
@@ -49,7 +49,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--only", type=int, action="append", default=[], metavar="N", help="only this shadow of the list; repeatable"
     )
     add_hints(parser)
-    parser.add_argument("--mask", help="a rough mask, to be brought to the shadow's edge")
+    parser.add_argument("--mask", help="a rough mask, to be widened to the shadow's edge")
     how = parser.add_argument_group("how")
     how.add_argument("--weights", help="shipped name, folder, hf:owner/name or exported file (default: detector)")
     how.add_argument("--runtime", choices=tuple(BACKENDS), help="default: native, the fastest on a CPU")

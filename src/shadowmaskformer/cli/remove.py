@@ -4,7 +4,7 @@ The result keeps the photo's size, format, bit depth and metadata, and every pix
 border. The mask is any picture of the photo's shape, white where the shadow is: paint over the shadow in any
 program that has a brush, on a black copy or a transparent layer, and save it as PNG.
 
-A mask's edge moves to the shadow's where that is near; --exact-mask keeps it. Without a mask the shadows are found;
+A mask that is too small is widened to the shadow's edge; --exact-mask keeps it. Without a mask the shadows are found;
 `shadowmaskformer mask` shows which, and explains hints.
 
 Several photos or folders are a batch: all cores work, a photo that fails does not stop the others, and the same command
@@ -86,7 +86,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="fade within PX of the mask (default: where the shadow fades)",
     )
     mask.add_argument("--invert-mask", action="store_true", help="the mask is black where the shadow is")
-    mask.add_argument("--exact-mask", action="store_true", help="do not move the mask's edge to the shadow's")
+    mask.add_argument("--exact-mask", action="store_true", help="do not widen the mask to the shadow's edge")
     add_hints(parser)
     how = parser.add_argument_group("how")
     how.add_argument("--method", choices=("network", "relight"), default="network",

@@ -141,6 +141,8 @@ def run(args: argparse.Namespace) -> int:
         for group in ("unseen", "seen")
         if f"{group}_psnr_all" in best
     ]
+    if "score" in best:
+        scores.append(f"score {best['score']:.1f}")
     if "used" in best:
         scores.append(f"as used {best['used']:.2f} dB")
     print(f"{args.output / 'best'}, {result.steps} steps; validation: {'; '.join(scores) or 'none'}")

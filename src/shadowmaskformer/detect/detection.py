@@ -17,6 +17,8 @@ LEVEL = 0.5
 """Where the depth is above this there is shadow."""
 SMALLEST = 0.0005
 """Parts smaller than this share of the photo are no shadows of their own."""
+SUREST = 0.93
+"""A part that is nowhere deeper than this is no shadow."""
 PENUMBRA = 0.02
 """How far the soft border of a shadow may reach, as a share of the photo's side."""
 
@@ -93,7 +95,9 @@ def tell_apart(depth: Floats, size: tuple[int, int], note: str = "", kept: Seque
     """
     labels, count = label(depth > LEVEL)
     areas = np.bincount(labels.ravel(), minlength=count + 1)[1:]
-    large = areas >= max(4, SMALLEST * depth.size)
+    deepest = np.zeros(count + 1, np.float32)
+    np.maximum.at(deepest, labels.ravel(), depth.ravel())
+    large = (areas >= max(4, SMALLEST * depth.size)) & (deepest[1:] >= SUREST)
     for row, column in kept:
         if number := labels[row, column]:
             large[number - 1] = True

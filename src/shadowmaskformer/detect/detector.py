@@ -26,11 +26,15 @@ WORKING_PIXELS = 1024 * 1024
 BOX_MARGIN = 0.02
 """How far a shadow may reach out of the box that a user drew around it, as a share of the photo's side."""
 SNAP_REACH = 0.03
-"""How far a mask's edge may move to meet the shadow's, as a share of the photo's side."""
-UNSURE = 0.15
-"""A mask's edge does not move to where the network is not surer than this."""
-MOVED = 0.005
-"""A mask that changes by a smaller share of its area is left as it is."""
+"""How far a mask's edge may move out to meet the shadow's, as a share of the photo's side."""
+SURE = 0.7
+"""A mask grows only over what the network takes for shadow with this depth."""
+MOVED = 0.3
+"""A mask that would grow by a smaller share of its area is left as it is: the remover finds a near edge better itself.
+
+On 29 pairs from other cameras, widening every mask costs 0.2 dB where it was exact and 0.3 dB where it was 2 % of the
+width too small; widening those that grow by this much costs nothing and gains 0.1 dB.
+"""
 
 
 class ShadowDetector:
@@ -67,8 +71,8 @@ class ShadowDetector:
             image: a path, bytes, file object, Pillow image, array (H, W, 3) or tensor (3, H, W), RGB.
             hints: what a user marked, in the pixels of the upright photo. A click or stroke changes the shadow, or
                 the light, that it lies in; a box leaves out what is around it.
-            mask: a rough mask, of any kind that `ShadowRemover.remove` takes. Its edge moves to the shadow's where
-                there is one near; shadows that it does not touch are left out.
+            mask: a rough mask, of any kind that `ShadowRemover.remove` takes. Where it is too small, its edge moves
+                to the shadow's; shadows that it does not touch are left out.
         """
         photo = as_photo(image)
         marked = None if mask is None else masks.prepare(mask, photo.height, photo.width)[0]
@@ -123,7 +127,9 @@ class ShadowDetector:
 
 
 def snap(mask: Floats, found: Floats) -> tuple[Floats, str]:
-    """Move the edge of a rough mask to the shadow's, where that is near and sure.
+    """Widen a mask that is too small to the shadow's edge, where that is near and sure.
+
+    A mask that is too large stays so: it costs the remover little, and a user's mask may mean more than is seen.
 
     Args:
         mask: what a user drew, (H, W), [0, 1].
@@ -134,13 +140,12 @@ def snap(mask: Floats, found: Floats) -> tuple[Floats, str]:
     """
     reach = max(1, round(SNAP_REACH * mask.size**0.5))
     hard = (mask > LEVEL).astype(np.float32)
-    near = masks.grow(hard, reach) * (1 - masks.shrink(hard, reach))
-    sure = np.abs(found - LEVEL) > UNSURE
-    moved = np.where((near > 0) & sure, found, mask)
-    changed = float(np.abs((moved > LEVEL) - hard).sum()) / max(1.0, float(hard.sum()))
-    if changed < MOVED:
+    more = (masks.grow(hard, reach) > 0) & (hard == 0) & (found > SURE)
+    widened = float(more.sum()) / max(1.0, float(hard.sum()))
+    if widened < MOVED:
         return mask, ""
-    return moved, f"the mask's edge was moved to the shadow's ({100 * changed:.0f} % of its area)"
+    note = f"the mask was widened to the shadow's edge, by {100 * widened:.0f} % of its area"
+    return np.where(more, np.maximum(mask, found), mask), note
 
 
 def follow(depth: Floats, hinted: Floats, hints: Sequence[Hint]) -> Floats:

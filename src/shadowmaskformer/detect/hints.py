@@ -60,6 +60,10 @@ class Hint:
         """Return the hint for a copy of the photo whose pixels are `across` times as many, and `down`."""
         return Hint(tuple((x * across, y * down) for x, y in self.points), self.shadow, self.is_box)
 
+    def mirrored(self, width: float) -> Hint:
+        """Return the hint for the mirror image of a photo that is `width` pixels wide."""
+        return Hint(tuple((width - x, y) for x, y in self.points), self.shadow, self.is_box)
+
     def drawn(self, height: int, width: int) -> Floats:
         """Return where the hint lies, (height, width), [0, 1]: a disk, a stroke or a box with soft borders."""
         plane = np.zeros((height, width), np.float32)

@@ -18,7 +18,7 @@ class Options(TypedDict, total=False):
         feather_px: width in which the result fades into the photo around the mask; None ends where the shadow does.
         strength: how much of the shadow goes, 0 to 1.
         invert_mask: take black as shadow.
-        exact_mask: take the mask as it is; otherwise its edge moves to the shadow's where that is near.
+        exact_mask: take the mask as it is; otherwise it is widened to the shadow's edge where that is near.
         raw: the method's answer for the whole picture instead of one pasted into the photo.
         max_pixels: refuse larger photos and masks.
         frame: which picture of an animated or multi-page file, 0 = first; None refuses such files.

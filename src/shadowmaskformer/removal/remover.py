@@ -186,8 +186,8 @@ class ShadowRemover:
             image: a path, bytes or file object of any readable format, a Pillow image, a NumPy array or a PyTorch
                 tensor. Colours are RGB: OpenCV's BGR must be reversed first. Arrays are (H, W, 3), (H, W) or
                 (H, W, 4), uint8, uint16 or float in [0, 1]; tensors (3, H, W) or a batch (B, 3, H, W).
-            mask: the shadow, as any of these kinds; white = shadow, soft masks blend. Its edge moves to the shadow's
-                where that is near, unless `exact_mask`. None finds the shadows.
+            mask: the shadow, as any of these kinds; white = shadow, soft masks blend. Where it is too small, it is
+                widened to the shadow's edge, unless `exact_mask`. None finds the shadows.
             hints: clicks, strokes and boxes that say what is shadow and what is not; see `Hint`.
             output: file or folder for the result; for paths, bytes and file objects.
             overwrite: replace the output if it exists.

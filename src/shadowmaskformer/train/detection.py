@@ -18,7 +18,7 @@ from shadowmaskformer.arrays import Floats, from_float
 from shadowmaskformer.data import Sample, Samples, Triplet
 from shadowmaskformer.detect.hints import Hint
 from shadowmaskformer.detect.scores import Counts, count, next_click
-from shadowmaskformer.detect.task import find
+from shadowmaskformer.detect.task import look
 from shadowmaskformer.errors import ConfigError
 from shadowmaskformer.network.model import UNetwork
 from shadowmaskformer.runtimes import Session
@@ -145,37 +145,37 @@ class Validation:
         """Score `model` as it will be used; draws some pictures, with what was found in red, into `panel`."""
         session: Session = TorchSession(model)
         model.eval()
-        scores = self._score(lambda sample, hints: find(session, sample.photo, hints))
+        scores = self._score(lambda sample, hints: look(session, sample.photo, hints))
         if panel is not None:
             panel.parent.mkdir(parents=True, exist_ok=True)
             _draw(session, [each for group in self.groups.values() for each in group], panel)
         model.train()
         return scores
 
-    def _score(self, look: Any) -> DetectionScores:
+    def _score(self, found: Any) -> DetectionScores:
         named: dict[str, float] = {}
         for name, group in self.groups.items():
-            counts = [_counted(look(sample, ()), sample) for sample in group]
+            counts = [_counted(found(sample, ()), sample) for sample in group]
             if name == "bare":
                 named["bare_area"] = 100 * float(np.mean([each.found for each in counts])) if counts else 0.0
             elif counts:
                 named[f"{name}_ber"] = 100 * Counts.sum(counts).ber
                 named[f"{name}_iou"] = float(np.mean([each.iou for each in counts]))
         if drawn := self.groups["drawn"]:
-            named["drawn_iou_clicked"] = float(np.mean([self._clicked(look, sample) for sample in drawn]))
+            named["drawn_iou_clicked"] = float(np.mean([self._clicked(found, sample) for sample in drawn]))
         errors = [value for name, value in named.items() if name.endswith("_ber")]
         named = {"score": 100 - float(np.mean(errors or [0])) - named.get("bare_area", 0)} | named
         return DetectionScores(named)
 
-    def _clicked(self, look: Any, sample: Sample) -> float:
+    def _clicked(self, find: Any, sample: Sample) -> float:
         hints: tuple[Hint, ...] = ()
-        found = look(sample, hints)
+        found = find(sample, hints)
         for _ in range(CLICKS):
             hint = next_click(_enlarged(found, sample) > 0.5, sample.mask > 0.5)
             if hint is None:
                 break
             hints = (*hints, hint)
-            found = look(sample, hints)
+            found = find(sample, hints)
         return _counted(found, sample).iou
 
 
@@ -197,7 +197,7 @@ def _draw(session: Session, samples: list[Sample], path: Path) -> None:
     chosen = [samples[int(i)] for i in np.linspace(0, len(samples) - 1, min(4 * PANEL_COLUMNS, len(samples))).round()]
     cells: list[np.ndarray] = []
     for sample in chosen:
-        found = _enlarged(find(session, sample.photo), sample)[..., None]
+        found = _enlarged(look(session, sample.photo), sample)[..., None]
         marked = sample.photo * (1 - 0.6 * found) + 0.6 * found * np.array([1, 0.1, 0.1], np.float32)
         truth = np.repeat(sample.mask[..., None], 3, axis=2)
         both = [Image.fromarray(from_float(each)).resize((PANEL_SIDE, PANEL_SIDE)) for each in (marked, truth)]

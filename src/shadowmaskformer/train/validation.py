@@ -100,7 +100,7 @@ class _UsedPicture:
         self.regions = UsedRegions.of(picture.region)
 
     def score(self, remover: ShadowRemover) -> UsedScores:
-        result = remover.remove_from_photo(self.photo, self.mask).after.pixels
+        result = remover.remove_from_photo(self.photo, self.mask, exact_mask=True).after.pixels
         return used_scores(as_float(result), self.truth.astype(np.float64), self.regions)
 
 

@@ -79,7 +79,7 @@ def test_a_crowd_for_a_moment(photo: np.ndarray, mask: np.ndarray):
 
 
 @pytest.mark.slow
-def test_fifty_clients_for_a_minute(record_property: Any):
+def test_fifty_clients_for_a_minute():
     rng = np.random.default_rng(0)
     photo = np.clip(140 + 30 * rng.normal(size=(480, 640, 3)), 0, 255).astype(np.uint8)
     mask = np.zeros((480, 640), np.uint8)
@@ -87,8 +87,6 @@ def test_fifty_clients_for_a_minute(record_property: Any):
     photo[mask > 0] //= 2
     found = load(50, 60, photo, mask)
     health = found["health"]
-    for name, value in (("photos", found["answers"].count(200)), ("slowest", health[-1]), ("grown", found["grown"])):
-        record_property(name, value)
     assert found["answers"].count(200) > 30
     assert health[int(0.99 * len(health))] < 0.2
-    assert found["grown"] < 400
+    assert found["grown"] < 400  # MB

@@ -72,7 +72,7 @@ def _fit_lines(guide: Floats, depth: Floats, radius: int) -> tuple[Floats, Float
     determinant = a * p + d * q + e * r
     x, y, z = together
     rows = ((p, q, r), (q, s, t), (r, t, u))
-    slopes: list[Floats] = [(i * x + j * y + k * z) / determinant for i, j, k in rows]
-    offset: Floats = level - slopes[0] * means[0] - slopes[1] * means[1] - slopes[2] * means[2]
+    slopes = [np.asarray((i * x + j * y + k * z) / determinant, np.float32) for i, j, k in rows]
+    offset = np.asarray(level - sum(slopes[i] * means[i] for i in range(3)), np.float32)
     # Each pixel takes the mean of the lines of all neighbourhoods that it belongs to.
     return np.stack([mean(slope) for slope in slopes], axis=2), mean(offset)

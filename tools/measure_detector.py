@@ -43,7 +43,10 @@ def main() -> None:
     parser.add_argument("weights")
     parser.add_argument("--lists", type=Path, required=True)
     parser.add_argument("--test", type=Path, required=True)
-    parser.add_argument("--fresh", type=Path, help="photographs without cast shadow that nothing was chosen on")
+    parser.add_argument("--removal-only", action="store_true", help="keep the other figures in the output file")
+    parser.add_argument(
+        "--fresh", type=Path, required=True, help="photographs without cast shadow that nothing was chosen on"
+    )
     parser.add_argument("--every", type=int, default=1)
     parser.add_argument("-o", "--output", type=Path, required=True)
     args = parser.parse_args()
@@ -51,21 +54,25 @@ def main() -> None:
     valid = open_dataset(args.lists).split("valid", allow_unpaired=True)
     steps = {"drawn": args.every, "pair": args.every, "clean": 1, "bare": 1}
     groups = {kind: [t for t in valid if t.name.startswith(kind)][::step] for kind, step in steps.items()}
-    results: dict[str, Any] = {"size": size_of(args.weights), "milliseconds": milliseconds(detector)}
-    for name, triplets in groups.items():
-        results[name] = found(detector, triplets)
-        show(name, results[name])
-    if args.fresh:
-        results["fresh"] = found(detector, [Triplet(p.stem, p, p) for p in pictures_in(args.fresh)])
-        show("fresh", results["fresh"])
     dataset = open_dataset(args.test)
     test = dataset.split("test", allow_unpaired=True)[:: 2 * args.every]
-    new = unseen_scenes(test, dataset.split("train", allow_unpaired=True))
-    results["test"] = found(detector, test)
-    results["test, unseen scenes"] = found(detector, [t for t, unseen in zip(test, new, strict=True) if unseen])
-    show("test", results["test"])
-    results["clicks"] = clicked(detector, groups["drawn"])
-    show("clicks", results["clicks"])
+    if args.removal_only:
+        results: dict[str, Any] = json.loads(args.output.read_text(encoding="utf-8"))
+    else:
+        results = {"size": size_of(args.weights), "milliseconds": milliseconds(detector)}
+        new = unseen_scenes(test, dataset.split("train", allow_unpaired=True))
+        groups_found = {
+            **groups,
+            "fresh": [Triplet(p.stem, p, p) for p in pictures_in(args.fresh)],
+            "test": test,
+            "test, unseen scenes": [t for t, unseen in zip(test, new, strict=True) if unseen],
+        }
+        for name, triplets in groups_found.items():
+            results[name] = found(detector, triplets)
+            show(name, results[name])
+        results["clicks"] = clicked(detector, groups["drawn"])
+        show("clicks", results["clicks"])
+        args.output.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
     remover = ShadowRemover(threads=1)
     remover.detector = detector
     results["removal"] = removed(remover, groups["pair"][::2])

@@ -7,7 +7,6 @@ Filtering). Its edges then lie where the photo has them. A shadow divides light,
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from shadowmaskformer.arrays import Floats, average_down, box_mean, fit_pixels, places, sample
 
@@ -58,8 +57,8 @@ def enlarge(planes: Floats, height: int, width: int) -> Floats:
 def _fit_lines(guide: Floats, depth: Floats, radius: int) -> tuple[Floats, Floats]:
     """Return slopes (h, w, 3) and offset (h, w): around each pixel, depth is slopes · guide + offset."""
 
-    def mean(plane: NDArray[np.floating]) -> Floats:
-        return box_mean(plane.astype(np.float32, copy=False), radius)
+    def mean(plane: Floats) -> Floats:
+        return box_mean(plane, radius)
 
     channels = [np.ascontiguousarray(guide[..., channel]) for channel in range(3)]
     means, level = [mean(channel) for channel in channels], mean(depth)
@@ -73,7 +72,7 @@ def _fit_lines(guide: Floats, depth: Floats, radius: int) -> tuple[Floats, Float
     determinant = a * p + d * q + e * r
     x, y, z = together
     rows = ((p, q, r), (q, s, t), (r, t, u))
-    slopes = [(i * x + j * y + k * z) / determinant for i, j, k in rows]
-    offset = level - slopes[0] * means[0] - slopes[1] * means[1] - slopes[2] * means[2]
+    slopes = [np.asarray((i * x + j * y + k * z) / determinant, np.float32) for i, j, k in rows]
+    offset = np.asarray(level - sum(slopes[i] * means[i] for i in range(3)), np.float32)
     # Each pixel takes the mean of the lines of all neighbourhoods that it belongs to.
     return np.stack([mean(slope) for slope in slopes], axis=2), mean(offset)

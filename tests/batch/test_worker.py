@@ -76,18 +76,24 @@ def test_death_is_an_error_and_the_next_call_starts_another(worker: Worker):
     assert worker.call(deeds.name, "again")[1] == "again"
 
 
-def test_kill_ends_the_call_of_another_thread(worker: Worker, tmp_path: Path):
+def asking(worker: Worker, folder: Path) -> tuple[threading.Thread, list[Exception]]:
+    """A thread that waits for long work, which has begun, and the error that it gets."""
     errors: list[Exception] = []
 
     def ask() -> None:
         try:
-            worker.call(deeds.work_long, str(tmp_path / "begun"), str(tmp_path / "tidied"))
+            worker.call(deeds.work_long, str(folder / "begun"), str(folder / "tidied"))
         except WorkerDiedError as error:
             errors.append(error)
 
     thread = threading.Thread(target=ask)
     thread.start()
-    wait_for((tmp_path / "begun").exists)
+    wait_for((folder / "begun").exists)
+    return thread, errors
+
+
+def test_kill_ends_the_call_of_another_thread(worker: Worker, tmp_path: Path):
+    thread, errors = asking(worker, tmp_path)
     worker.kill()
     thread.join(20)
     assert len(errors) == 1
@@ -97,17 +103,7 @@ def test_kill_ends_the_call_of_another_thread(worker: Worker, tmp_path: Path):
 
 def test_close_lets_the_process_tidy_up_and_no_other_follows(tmp_path: Path):
     worker = Worker(method="relight")
-    errors: list[Exception] = []
-
-    def ask() -> None:
-        try:
-            worker.call(deeds.work_long, str(tmp_path / "begun"), str(tmp_path / "tidied"))
-        except WorkerDiedError as error:
-            errors.append(error)
-
-    thread = threading.Thread(target=ask)
-    thread.start()
-    wait_for((tmp_path / "begun").exists)
+    thread, errors = asking(worker, tmp_path)
     worker.close()
     thread.join(20)
     worker.join()

@@ -15,6 +15,7 @@ from shadowmaskformer.batch.manifest import Earlier, Outcome
 from shadowmaskformer.batch.places import is_url, place_of, split
 from shadowmaskformer.batch.plan import Item
 from shadowmaskformer.batch.worker import Worker
+from shadowmaskformer.detect.detector import WEIGHTS as DETECTOR
 from shadowmaskformer.errors import MaskError, OutputError, ShadowMaskFormerError, WorkerDiedError
 from shadowmaskformer.files import shown
 from shadowmaskformer.network import weights
@@ -174,12 +175,13 @@ def _check_whole(path: str) -> None:
         ) from error
 
 
-def _version_of(remover: dict[str, Any]) -> str:
-    if remover.get("method") == "relight":
-        return "none"
-    name: Any = remover.get("weights") or weights.DEFAULT
-    file = Path(name) if Path(name).is_file() else weights.locate(name)
-    return hashlib.sha256(file.read_bytes()).hexdigest()
+def _version_of(remover: dict[str, Any]) -> list[str]:
+    """Return digests of the weights that find shadows and, unless the method has none, of those that remove them."""
+    names: list[Any] = [DETECTOR]
+    if remover.get("method") != "relight":
+        names.append(remover.get("weights") or weights.DEFAULT)
+    files = [Path(name) if Path(name).is_file() else weights.locate(name) for name in names]
+    return [hashlib.sha256(file.read_bytes()).hexdigest() for file in files]
 
 
 def _digest(text: str) -> str:

@@ -18,8 +18,8 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from shadowmaskformer.errors import RequestError, ShadowMaskFormerError
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
-OPEN_TO_ALL = ("/healthz",)
-"""Paths of the API that ask for no token."""
+WITH_TOKEN = ("/v1/", "/metrics")
+"""Where the paths begin that ask for a token, if the server has one: the page itself and its health do not."""
 
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; "
@@ -147,8 +147,7 @@ class Guard:
             foreign = origin is not None and origin.partition("://")[2].lower() != host.lower()
             if foreign or site not in ("same-origin", "none"):
                 raise RequestError("another page may not use this server", status=403)
-        needs_token = scope["path"].startswith(("/v1/", "/metrics")) and scope["path"] not in OPEN_TO_ALL
-        if self._token and needs_token:
+        if self._token and scope["path"].startswith(WITH_TOKEN):
             given = headers.get(b"authorization", "").removeprefix("Bearer ")
             if not hmac.compare_digest(given.encode(), self._token.encode()):
                 raise RequestError("the token is missing or wrong", "send it as `Authorization: Bearer …`", status=401)

@@ -86,11 +86,12 @@ def test_a_pair_of_two_sizes_is_refused() -> None:
 
 def test_the_depth_falls_across_a_soft_edge():
     clean = np.full((100, 160, 3), 0.8, np.float32)
-    ramp = np.clip((np.arange(160, dtype=np.float32) - 70) / 20, 0, 1)
+    ramp = np.clip((np.arange(160, dtype=np.float32) - 70) / 8, 0, 1)
     depth = derive_depth(clean * (0.3 + 0.7 * ramp)[None, :, None], clean)
     middle = depth[50]
     assert middle[:66].min() == 1
-    assert middle[95:].max() == 0
+    assert middle[82:].max() == 0
+    assert middle[74] == pytest.approx(0.5, abs=0.2)
     assert (np.diff(middle[60:95]) <= 1e-6).all()
     assert ((middle > 0.1) & (middle < 0.9)).sum() >= 2
     assert not derive_depth(clean, clean).any()

@@ -14,7 +14,7 @@ import pytest
 from shadowmaskformer import engine
 from shadowmaskformer.errors import ArrayError, ConfigError, WeightsError
 from shadowmaskformer.network import weights
-from shadowmaskformer.network.config import ModelConfig, NetworkConfig
+from shadowmaskformer.network.config import ModelConfig, UConfig
 from shadowmaskformer.network.kinds import KINDS, Kind, config_from_dict, config_to_dict, embed
 from shadowmaskformer.removal.remover import ShadowRemover
 from shadowmaskformer.runtimes import load_session
@@ -22,7 +22,7 @@ from tiny import TINY, random_arrays
 
 
 @dataclass(frozen=True, kw_only=True)
-class ToyConfig(NetworkConfig):
+class ToyConfig(UConfig):
     kind: ClassVar[str] = "toy"
 
 

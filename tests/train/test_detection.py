@@ -20,7 +20,6 @@ from shadowmaskformer.train.guidance import ROUGHENERS, clicks, guide  # noqa: E
 
 QUICK = dataclasses.replace(
     load_recipe("detector"),
-    depths=(1, 1, 1, 1, 1),
     steps=4,
     sizes=(32,),
     batches=(3,),
@@ -66,7 +65,7 @@ def test_a_detector_is_trained_and_validated_on_all_kinds(lists: Path, tmp_path:
     config, arrays = weights.load(tmp_path / "run" / "best")
     assert isinstance(config, DetectorConfig)
     assert config.view_pixels == 32 * 32
-    assert arrays["embed.weight"].shape[1] == 6
+    assert arrays["stem.weight"].shape[1] == 6
     assert list((tmp_path / "run" / "panels").glob("*.jpg"))
     assert train.run(QUICK, lists, tmp_path / "run", resume=True).steps == 4
 
@@ -91,14 +90,14 @@ def test_the_loss_falls_towards_the_right_answer():
 
 
 def test_all_parameters_learn():
-    model = Detector(DetectorConfig(depths=(1, 1, 4, 1, 1)))
+    model = Detector(DetectorConfig(widths=(8, 8, 8, 8, 8)))
     photo = torch.rand(2, 3, 20, 28)
     model(photo, torch.rand(2, 2, 20, 28), torch.rand(2, 1, 20, 28)).square().mean().backward()
     assert all(parameter.grad is not None for parameter in model.parameters())
 
 
 def test_what_is_not_given_is_zero():
-    model = Detector(DetectorConfig(depths=(1, 1, 1, 1, 1)))
+    model = Detector(DetectorConfig(widths=(8, 8, 8, 8, 8)))
     photo = torch.rand(1, 3, 12, 16)
     given = model(photo, torch.zeros(1, 2, 12, 16), torch.zeros(1, 1, 12, 16))
     assert torch.equal(model(photo), given)

@@ -19,7 +19,7 @@ from shadowmaskformer import train  # noqa: E402
 from shadowmaskformer.data import Sample, Samples, Triplet  # noqa: E402
 from shadowmaskformer.errors import ConfigError  # noqa: E402
 from shadowmaskformer.network import weights  # noqa: E402
-from shadowmaskformer.network.config import NetworkConfig  # noqa: E402
+from shadowmaskformer.network.config import UConfig  # noqa: E402
 from shadowmaskformer.network.kinds import KINDS, Kind  # noqa: E402
 from shadowmaskformer.network.model import UNetwork  # noqa: E402
 from shadowmaskformer.network.reconstruction import scaled  # noqa: E402
@@ -31,7 +31,7 @@ from train.pairs import QUICK, write_pairs  # noqa: E402
 
 
 @dataclass(frozen=True, kw_only=True)
-class FinderConfig(NetworkConfig):
+class FinderConfig(UConfig):
     kind: ClassVar[str] = "finder"
 
 

@@ -35,8 +35,12 @@ VOTE = 0.012
 """Radius of the majority vote after the threshold, likewise."""
 GROWTH = 0.018
 """How far the mask is grown in the end, likewise."""
+PENUMBRA = 0.06
+"""How far a soft border may reach in `derive_depth`, likewise."""
+HAZE = np.float32(0.2)
+"""Share of the depth that is no shadow in `derive_depth`: the light of the two shots differs a little everywhere."""
 RULE = (2, SHARE, DEEPEST, CORE, FAINTEST, FLOOR, SMOOTHING, VOTE, GROWTH)
-"""The rule's version and all constants: a mask depends on the pair and on these alone."""
+"""The rule's version and all constants of `derive_mask`: a mask depends on the pair and on these alone."""
 
 
 def derive_mask(shadow: Floats, clean: Floats) -> Floats:
@@ -68,7 +72,7 @@ def derive_depth(shadow: Floats, clean: Floats) -> Floats:
         clean: the same view without it, as `shadow`.
 
     Returns:
-        (H, W), [0, 1]: 1 in the umbra, falling across the penumbra, 0 away from `derive_mask`.
+        (H, W), [0, 1]: 1 in the umbra, 0.5 on the border of `derive_mask` or further out where the penumbra is wide.
 
     >>> clean = np.full((32, 48, 3), 0.8, np.float32)
     >>> shadow = clean.copy()
@@ -79,8 +83,9 @@ def derive_depth(shadow: Floats, clean: Floats) -> Floats:
     """
     umbra, depth = _umbra_and_depth(shadow, clean)
     side = min(umbra.shape)
-    near = box_mean(grow(umbra, GROWTH * side), round(VOTE * side))
-    return np.maximum(umbra, depth * near)
+    border = box_mean(grow(umbra, GROWTH * side), round(0.5 * VOTE * side))
+    around = box_mean(grow(umbra, PENUMBRA * side), round(VOTE * side))
+    return np.maximum(border, around * np.clip((depth - HAZE) / (1 - HAZE), 0, 1))
 
 
 def _umbra_and_depth(shadow: Floats, clean: Floats) -> tuple[Floats, Floats]:

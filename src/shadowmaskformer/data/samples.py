@@ -144,7 +144,7 @@ def build_cache(
     if not triplets:
         raise DatasetError("no pictures to train on", "check the split's name and the data set's folder")
     light = f":{truth} {adjust.RULE}" if check_truth(truth) == "own-light" else ""
-    key = f"2:{side}:{fingerprint(triplets)}{light}{':soft' * soft}"
+    key = f"2:{side}:{fingerprint(triplets)}{light}{':soft 2' * soft}"
     if _is_whole(folder, key):
         return Cache(folder)
     partial = folder.with_name(f"{folder.name}.partial-{os.getpid()}")

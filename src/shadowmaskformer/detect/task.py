@@ -11,10 +11,9 @@ from shadowmaskformer.detect.hints import Hint, draw_hints
 from shadowmaskformer.detect.refine import enlarge
 from shadowmaskformer.errors import WeightsError
 from shadowmaskformer.network.config import DetectorConfig, NetworkConfig
+from shadowmaskformer.network.detector_steps import REDUCTION
 from shadowmaskformer.runtimes import Session
 
-STRIDE = 4
-"""The network pads other sizes, and sees an edge there."""
 MOST_SQUEEZED = 2.0
 """A photo may be this many times as long as wide before it is no longer looked at as a square."""
 
@@ -39,12 +38,12 @@ def view_size(config: NetworkConfig, height: int, width: int, scale: float = 1.0
     `scale` is the length of its side, as a multiple of the trained one's.
 
     >>> view_size(DetectorConfig(), 640, 840), view_size(DetectorConfig(), 100, 800)
-    ((128, 128), (64, 256))
+    ((256, 256), (128, 512))
     """
     ratio = height / width
     left = (ratio / min(max(ratio, 1 / MOST_SQUEEZED), MOST_SQUEEZED)) ** 0.5
     side = scale * min(config.view_pixels or height * width, height * width) ** 0.5
-    rows, columns = (max(STRIDE, STRIDE * round(length / STRIDE)) for length in (side * left, side / left))
+    rows, columns = (REDUCTION * max(1, round(length / REDUCTION)) for length in (side * left, side / left))
     return rows, columns
 
 

@@ -19,63 +19,23 @@ _FIVE = ("depths", "widths", "heads", "mlp_ratios", "attention_shares")
 
 @dataclass(frozen=True, kw_only=True)
 class NetworkConfig:
-    """The U of five stages that every kind of network has; stored as JSON beside the weights.
+    """What every kind of network has; stored as JSON beside the weights.
 
     Attributes:
-        depths: blocks in each of the five stages of the U.
-        widths: channels in each stage; multiples of 8 run on the native engine, of 24 are trained on it.
-        heads: attention heads in each stage.
-        mlp_ratios: hidden width of each stage's MLP, as a multiple of the stage's width.
-        attention_shares: share of each stage's blocks, counted from its end, that use attention.
-        window: side of the attention window; odd blocks shift it by half.
-        attention_conv: whether attention blocks add their convolution branch. The authors' release
-            computes it and drops it, so its weights load with False.
         view_pixels: the number of pixels that the network was trained to look at. Look small, enlarge: a larger
             picture is averaged down to this size, and the head is enlarged bilinearly to the picture's size.
-            `removal/task.py` does this for photos and `UNetwork.look` for training; callers of an exported file must
+            `removal/task.py` does this for photos and `Network.look` for training; callers of an exported file must
             do it themselves. 0 looks at every picture as it is, like the paper.
     """
 
     kind: ClassVar[str] = ""
     """The name of this kind of network in `kinds.KINDS`."""
 
-    depths: tuple[int, ...] = (16, 16, 14, 8, 8)
-    widths: tuple[int, ...] = (24, 48, 96, 48, 24)
-    heads: tuple[int, ...] = (2, 4, 6, 1, 1)
-    mlp_ratios: tuple[int, ...] = (2, 4, 4, 2, 2)
-    attention_shares: tuple[float, ...] = (0.25, 0.5, 0.75, 0.0, 0.0)
-    window: int = 10
-    attention_conv: bool = True
     view_pixels: int = 0
 
     def __post_init__(self) -> None:
-        for name in _FIVE:
-            value = tuple(getattr(self, name))
-            object.__setattr__(self, name, value)
-            if len(value) != 5:
-                raise ConfigError(f"{name} has {len(value)} values; the network has five stages, give five")
-        if min(self.depths) < 1 or min(self.widths) < 1 or min(self.heads) < 1 or self.window < 2:
-            raise ConfigError("depths, widths and heads must be at least 1 and window at least 2")
         if self.view_pixels < 0:
             raise ConfigError(f"view_pixels is {self.view_pixels}; give a number of pixels, or 0 for any size")
-        for width, heads in zip(self.widths, self.heads, strict=True):
-            if width % heads:
-                raise ConfigError(f"a stage of width {width} cannot be split into {heads} heads; use a divisor")
-        if self.widths[:2] != self.widths[:2:-1]:
-            raise ConfigError(f"widths {self.widths} are not a U; the decoder must mirror the encoder")
-
-    def uses_attention(self, stage: int, block: int) -> bool:
-        """Return whether `block` of `stage` (both counted from 0) attends or only convolves.
-
-        >>> [ModelConfig().uses_attention(2, i) for i in (3, 4)]
-        [False, True]
-        """
-        depth = self.depths[stage]
-        return block >= depth - self.attention_shares[stage] * depth
-
-    def shift(self, block: int) -> int:
-        """Return the window shift of `block`: none for even blocks, half a window for odd ones."""
-        return self.window // 2 if block % 2 else 0
 
     def view_size(self, height: int, width: int) -> tuple[int, int]:
         """Return the size at which the network looks at a picture of this size; see `view_pixels`.
@@ -98,7 +58,59 @@ class NetworkConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModelConfig(NetworkConfig):
+class UConfig(NetworkConfig):
+    """A U of five stages of attention and convolution blocks.
+
+    Attributes:
+        depths: blocks in each of the five stages of the U.
+        widths: channels in each stage; multiples of 8 run on the native engine, of 24 are trained on it.
+        heads: attention heads in each stage.
+        mlp_ratios: hidden width of each stage's MLP, as a multiple of the stage's width.
+        attention_shares: share of each stage's blocks, counted from its end, that use attention.
+        window: side of the attention window; odd blocks shift it by half.
+        attention_conv: whether attention blocks add their convolution branch. The authors' release
+            computes it and drops it, so its weights load with False.
+    """
+
+    depths: tuple[int, ...] = (16, 16, 14, 8, 8)
+    widths: tuple[int, ...] = (24, 48, 96, 48, 24)
+    heads: tuple[int, ...] = (2, 4, 6, 1, 1)
+    mlp_ratios: tuple[int, ...] = (2, 4, 4, 2, 2)
+    attention_shares: tuple[float, ...] = (0.25, 0.5, 0.75, 0.0, 0.0)
+    window: int = 10
+    attention_conv: bool = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in _FIVE:
+            value = tuple(getattr(self, name))
+            object.__setattr__(self, name, value)
+            if len(value) != 5:
+                raise ConfigError(f"{name} has {len(value)} values; the network has five stages, give five")
+        if min(self.depths) < 1 or min(self.widths) < 1 or min(self.heads) < 1 or self.window < 2:
+            raise ConfigError("depths, widths and heads must be at least 1 and window at least 2")
+        for width, heads in zip(self.widths, self.heads, strict=True):
+            if width % heads:
+                raise ConfigError(f"a stage of width {width} cannot be split into {heads} heads; use a divisor")
+        if self.widths[:2] != self.widths[:2:-1]:
+            raise ConfigError(f"widths {self.widths} are not a U; the decoder must mirror the encoder")
+
+    def uses_attention(self, stage: int, block: int) -> bool:
+        """Return whether `block` of `stage` (both counted from 0) attends or only convolves.
+
+        >>> [ModelConfig().uses_attention(2, i) for i in (3, 4)]
+        [False, True]
+        """
+        depth = self.depths[stage]
+        return block >= depth - self.attention_shares[stage] * depth
+
+    def shift(self, block: int) -> int:
+        """Return the window shift of `block`: none for even blocks, half a window for odd ones."""
+        return self.window // 2 if block % 2 else 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelConfig(UConfig):
     """Everything that determines a `ShadowMaskFormer`.
 
     Attributes:
@@ -125,14 +137,22 @@ VARIANTS: dict[str, ModelConfig] = {
 
 @dataclass(frozen=True, kw_only=True)
 class DetectorConfig(NetworkConfig):
-    """Everything that determines a `Detector`: few blocks where pictures are large, most where they are smallest."""
+    """Everything that determines a `Detector`: EfficientNet-Lite0 down to 1/32 of the size, and the way back.
+
+    Attributes:
+        widths: channels on the way back, at 1/32, 1/16, 1/8, 1/4 and 1/2 of the size.
+    """
 
     kind: ClassVar[str] = "detector"
 
-    depths: tuple[int, ...] = (1, 2, 8, 2, 1)
-    mlp_ratios: tuple[int, ...] = (2, 2, 4, 2, 2)
-    attention_shares: tuple[float, ...] = (0.0, 0.0, 0.75, 0.0, 0.0)
-    view_pixels: int = 128 * 128
+    widths: tuple[int, ...] = (128, 128, 96, 64, 24)
+    view_pixels: int = 256 * 256
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "widths", tuple(self.widths))
+        if len(self.widths) != 5 or any(width < 8 or width % 8 for width in self.widths):
+            raise ConfigError(f"widths are {list(self.widths)}; the way back has five, multiples of 8")
 
 
 DETECTORS: dict[str, DetectorConfig] = {"detector": DetectorConfig()}

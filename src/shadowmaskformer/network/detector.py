@@ -1,23 +1,36 @@
 """The network that finds shadows: a photo in, how deep in shadow each pixel is out.
 
 The same network finds shadows by itself, follows a user's hints and cleans up a rough mask: what is not given is zero.
+It follows `detector_steps`.
 """
 
 from __future__ import annotations
 
 import torch
-from torch import Tensor
+import torch.nn.functional as F
+from torch import Tensor, nn
 
+from shadowmaskformer.network.base import Network
 from shadowmaskformer.network.config import DetectorConfig
-from shadowmaskformer.network.model import UNetwork
+from shadowmaskformer.network.detector_steps import REDUCTION, detector_steps
+from shadowmaskformer.network.kinds import kind_of
 from shadowmaskformer.network.reconstruction import scaled
+from shadowmaskformer.network.steps import SOURCE, Step, step_shapes
 
 
-class Detector(UNetwork):
+class Detector(Network):
     """Photo, hints and the mask so far in, logit of the shadow's depth out."""
 
     def __init__(self, config: DetectorConfig | None = None) -> None:
-        super().__init__(config or DetectorConfig())
+        config = config or DetectorConfig()
+        super().__init__(config)
+        self._steps = detector_steps(config)
+        shapes = step_shapes(self._steps, kind_of(config).channels(config))
+        convolutions = [step for step in self._steps if step.op == "conv"]
+        for step in convolutions:
+            holder, _, last = step.name.rpartition(".")
+            _holder(self, holder).add_module(last, _convolution(step, shapes[f"{step.name}.weight"]))
+        self.to(memory_format=torch.channels_last)  # type: ignore[call-overload] # several times as fast on a CPU
 
     def forward(
         self,
@@ -32,7 +45,7 @@ class Detector(UNetwork):
             photo: RGB, (B, 3, H, W), [0, 1].
             hints: where a user said shadow, and where not, (B, 2, H, W), [0, 1]; None for no hints.
             mask: the mask so far, (B, 1, H, W), [0, 1]; None for no mask.
-            view: height and width at which the network looks; see `UNetwork.look`.
+            view: height and width at which the network looks; see `Network.look`.
 
         Returns:
             Logit of the depth, (B, 1, H, W): above 0 is shadow.
@@ -45,3 +58,51 @@ class Detector(UNetwork):
             "mask": none if mask is None else mask,
         }
         return self.look({name: scaled(picture) for name, picture in pictures.items()}, view)
+
+    def predict(self, projected: Tensor) -> Tensor:
+        """Return the logit, (B, 1, H, W), for photo, hints and mask, (B, 6, H, W)."""
+        height, width = projected.shape[-2:]
+        padded = F.pad(projected, (0, -width % REDUCTION, 0, -height % REDUCTION))
+        maps: list[Tensor] = []
+        for step in self._steps:
+            maps.append(self._follow(step, [padded if each == SOURCE else maps[each] for each in step.inputs]))
+        return maps[-1][..., :height, :width]
+
+    def _follow(self, step: Step, inputs: list[Tensor]) -> Tensor:
+        if step.op == "add":
+            return inputs[0] + inputs[1]
+        if step.op == "mean":
+            return inputs[0].mean((2, 3), keepdim=True)
+        if step.op == "enlarge":
+            return F.interpolate(inputs[0], scale_factor=2.0, mode="bilinear")
+        seen = inputs[0]
+        if step.stride == 2:
+            before = (step.side - 2) // 2
+            seen = F.pad(seen, (before, step.side - 2 - before) * 2)
+        made = self.get_submodule(step.name)(seen)
+        return F.relu6(made) if step.clipped else made
+
+
+def _convolution(step: Step, shape: tuple[int, ...]) -> nn.Conv2d:
+    channels, inputs = shape[:2]
+    layer = nn.Conv2d(
+        channels if step.depthwise else inputs,
+        channels,
+        step.side,
+        step.stride,
+        padding=step.side // 2 if step.stride == 1 else 0,
+        groups=channels if step.depthwise else 1,
+    )
+    nn.init.kaiming_normal_(layer.weight, nonlinearity="relu" if step.clipped else "linear")
+    assert layer.bias is not None
+    nn.init.zeros_(layer.bias)
+    return layer
+
+
+def _holder(module: nn.Module, path: str) -> nn.Module:
+    """Return the submodule at a dotted path, made of empty ones where there is none."""
+    for name in filter(None, path.split(".")):
+        if not hasattr(module, name):
+            module.add_module(name, nn.Module())
+        module = module.get_submodule(name)
+    return module

@@ -1,8 +1,8 @@
 """The kinds of network that weights can hold.
 
-All kinds are a U of the same blocks (`model.UNetwork`). They differ in the pictures that they take, in what the first
-convolution sees of them, and in the channels of the head. `config.json` names the kind; without a name it is a
-`shadowmaskformer`. A new kind is a module with its configuration and network, and a row in `KINDS`.
+A kind is a U of blocks (`model.UNetwork`), or a list of steps (`steps.Step`). Kinds differ in the pictures that they
+take, in what the first convolution sees of them, and in the channels of the head. `config.json` names the kind; without
+a name it is a `shadowmaskformer`. A new kind is a module with its configuration and network, and a row in `KINDS`.
 """
 
 from __future__ import annotations
@@ -18,11 +18,13 @@ import numpy as np
 from shadowmaskformer.arrays import Floats
 from shadowmaskformer.errors import ArrayError, ConfigError, WeightsError
 from shadowmaskformer.network.config import DETECTORS, VARIANTS, DetectorConfig, ModelConfig, NetworkConfig
+from shadowmaskformer.network.detector_steps import detector_steps
 from shadowmaskformer.network.embedding import embedding_of
-from shadowmaskformer.network.reconstruction import scaled
+from shadowmaskformer.network.reconstruction import scaled, unscaled
+from shadowmaskformer.network.steps import Step
 
 if TYPE_CHECKING:
-    from shadowmaskformer.network.model import UNetwork
+    from shadowmaskformer.network.model import Network
 
 Array = Any
 """A NumPy array or a PyTorch tensor."""
@@ -41,6 +43,7 @@ class Kind:
         head_channels: channels of its answer.
         network: imports and returns its PyTorch module.
         variants: its named configurations, for recipes; no two kinds share a name.
+        steps: (config) to what it does with them, step by step; None if it is a U, whose configuration says it.
     """
 
     config: type[NetworkConfig]
@@ -48,8 +51,9 @@ class Kind:
     project: Callable[[Mapping[str, Array], Any], tuple[Array, ...]]
     channels: Callable[[Any], int]
     head_channels: int
-    network: Callable[[], type[UNetwork]]
+    network: Callable[[], type[Network]]
     variants: Mapping[str, NetworkConfig]
+    steps: Callable[[Any], list[Step]] | None = None
 
 
 def _inputs(config: ModelConfig) -> dict[str, int]:
@@ -62,13 +66,13 @@ def _project(pictures: Mapping[str, Array], config: ModelConfig) -> tuple[Array,
     return embedding_of(config).project(photo, pictures["mask"], pictures.get("start", photo), config)
 
 
-def _network() -> type[UNetwork]:
+def _network() -> type[Network]:
     from shadowmaskformer.network.model import ShadowMaskFormer
 
     return ShadowMaskFormer
 
 
-def _detector() -> type[UNetwork]:
+def _detector() -> type[Network]:
     from shadowmaskformer.network.detector import Detector
 
     return Detector
@@ -87,11 +91,13 @@ KINDS: dict[str, Kind] = {
     DetectorConfig.kind: Kind(
         config=DetectorConfig,
         inputs=lambda config: {"photo": 3, "hints": 2, "mask": 1},
-        project=lambda pictures, config: (pictures["photo"], pictures["hints"], pictures["mask"]),
+        # Hints and the mask so far in [0, 1]: what is not given adds nothing.
+        project=lambda pictures, config: (pictures["photo"], *(unscaled(pictures[name]) for name in ("hints", "mask"))),
         channels=lambda config: 6,
         head_channels=1,  # logit of the shadow's depth
         network=_detector,
         variants=DETECTORS,
+        steps=detector_steps,
     ),
 }
 

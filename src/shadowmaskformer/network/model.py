@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Self
 
 import torch
@@ -17,9 +16,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from shadowmaskformer.engine import ops
-from shadowmaskformer.errors import WeightsError
-from shadowmaskformer.network import weights
-from shadowmaskformer.network.config import BIAS_HIDDEN, ModelConfig, NetworkConfig
+from shadowmaskformer.network.base import Network
+from shadowmaskformer.network.config import BIAS_HIDDEN, ModelConfig, UConfig
 from shadowmaskformer.network.kinds import input_channels, kind_of
 from shadowmaskformer.network.reconstruction import reconstruct, scaled, unscaled
 
@@ -112,7 +110,7 @@ class Block(nn.Module):
 
     native = False
 
-    def __init__(self, config: NetworkConfig, stage: int, index: int) -> None:
+    def __init__(self, config: UConfig, stage: int, index: int) -> None:
         super().__init__()
         width, hidden = config.widths[stage], config.widths[stage] * config.mlp_ratios[stage]
         self.heads, self.window, self.shift = config.heads[stage], config.window, config.shift(index)
@@ -226,15 +224,11 @@ class Upsample(nn.Linear):
         return F.pixel_shuffle(super().forward(input).permute(0, 3, 1, 2), 2).permute(0, 2, 3, 1)
 
 
-class UNetwork(nn.Module):
-    """Five stages of blocks in a U, between the pictures of its kind (`kinds.KINDS`) and a head.
+class UNetwork(Network):
+    """Five stages of blocks in a U."""
 
-    It takes pictures of any size and any number of them.
-    """
-
-    def __init__(self, config: NetworkConfig) -> None:
-        super().__init__()
-        self.config = config
+    def __init__(self, config: UConfig) -> None:
+        super().__init__(config)
         kind, width = kind_of(config), config.widths
         self.embed = nn.Conv2d(kind.channels(config), width[0], 3, padding=1)
         self.stages = nn.ModuleList(
@@ -246,10 +240,6 @@ class UNetwork(nn.Module):
         self.skip = nn.ModuleList(nn.Linear(width[i], width[i]) for i in (3, 4))
         self.fuse = nn.ModuleList(SelectiveFusion(width[i]) for i in (3, 4))
         self.head = nn.Conv2d(width[4], kind.head_channels, 3, padding=1)
-
-    def embedded(self, pictures: Mapping[str, Tensor]) -> Tensor:
-        """Return what the first convolution sees, (B, C, H, W), of the kind's pictures, all in [-1, 1]."""
-        return torch.cat(kind_of(self.config).project(pictures, self.config), dim=1)
 
     def predict(self, projected: Tensor) -> Tensor:
         """Return the head, (B, n, H, W), for an embedded picture (B, C, H, W)."""
@@ -265,46 +255,12 @@ class UNetwork(nn.Module):
         head = self.head(self.stages[4](tokens).permute(0, 3, 1, 2))
         return head[..., :height, :width]
 
-    def look(self, pictures: Mapping[str, Tensor], view: tuple[int, int] | None = None) -> Tensor:
-        """Return the head, (B, n, H, W), for the kind's pictures.
-
-        Args:
-            pictures: each (B, channels, H, W), in [-1, 1], by name.
-            view: height and width at which the network looks at them; the head is enlarged to their own. None
-                looks at them as they are. This is the rule of `NetworkConfig.view_pixels`, with gradients.
-        """
-        if view is None:
-            return self.predict(self.embedded(pictures))
-        seen = {name: F.adaptive_avg_pool2d(picture, view) for name, picture in pictures.items()}
-        size = next(iter(pictures.values())).shape[-2:]
-        return F.interpolate(self.predict(self.embedded(seen)), size, mode="bilinear")
-
-    def outputs(self, pictures: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Return what an exported file gives, by name, for the kind's pictures in [0, 1]."""
-        return {"head": self.look({name: scaled(picture) for name, picture in pictures.items()})}
-
     def use_native(self, enabled: bool = True) -> Self:
         """Run the blocks on the native engine, gradients too, wherever tokens are float32 on a CPU and it is built."""
         for module in self.modules():
             if isinstance(module, Block):
                 module.native = enabled
         return self
-
-    @classmethod
-    def from_pretrained(cls, name: str | Path) -> Self:
-        """Load shipped weights by name, a local folder or file, or a hub repository; see `weights.load`."""
-        config, arrays = weights.load(name)
-        network = kind_of(config).network()
-        if not issubclass(network, cls):
-            raise WeightsError(f"{name} holds a network of the kind {config.kind!r}, not a {cls.__name__}")
-        model = network(config)
-        model.load_state_dict({key: torch.from_numpy(array) for key, array in arrays.items()})
-        return model.eval()
-
-    def save_pretrained(self, folder: str | Path) -> None:
-        """Write `model.safetensors` and `config.json` into `folder`."""
-        arrays = {key: tensor.detach().float().cpu().numpy() for key, tensor in self.state_dict().items()}
-        weights.save(folder, self.config, arrays)
 
 
 class ShadowMaskFormer(UNetwork):

@@ -6,6 +6,7 @@ Every step makes one map from earlier ones. Parameters are `name.weight`, (outpu
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 SOURCE = -1
@@ -36,3 +37,49 @@ class Step(NamedTuple):
     stride: int = 1
     depthwise: bool = False
     clipped: bool = False
+
+
+def step_shapes(steps: Sequence[Step], source_channels: int) -> dict[str, tuple[int, ...]]:
+    """Return name and shape of every parameter of `steps`; the input has `source_channels`."""
+    shapes: dict[str, tuple[int, ...]] = {}
+    for step in steps:
+        if step.op == "conv":
+            source = step.inputs[0]
+            inputs = 1 if step.depthwise else source_channels if source == SOURCE else steps[source].channels
+            shapes[f"{step.name}.weight"] = (step.channels, inputs, step.side, step.side)
+            shapes[f"{step.name}.bias"] = (step.channels,)
+    return shapes
+
+
+class Builder:
+    """Writes steps down one after the other; every method returns the number of the step that it added."""
+
+    def __init__(self) -> None:
+        self.steps: list[Step] = []
+
+    def _added(self, step: Step) -> int:
+        self.steps.append(step)
+        return len(self.steps) - 1
+
+    def conv(
+        self, source: int, channels: int, name: str, side: int = 1, stride: int = 1, *, clipped: bool = False
+    ) -> int:
+        """Add a convolution over all channels."""
+        return self._added(Step("conv", (source,), channels, name, side, stride, clipped=clipped))
+
+    def depthwise(self, source: int, name: str, side: int, stride: int = 1) -> int:
+        """Add a depthwise convolution, clipped."""
+        channels = self.steps[source].channels
+        return self._added(Step("conv", (source,), channels, name, side, stride, depthwise=True, clipped=True))
+
+    def add(self, first: int, second: int) -> int:
+        """Add the sum of two maps."""
+        return self._added(Step("add", (first, second), self.steps[first].channels))
+
+    def enlarge(self, source: int) -> int:
+        """Add a map of twice the size."""
+        return self._added(Step("enlarge", (source,), self.steps[source].channels))
+
+    def mean(self, source: int) -> int:
+        """Add the mean over the whole map."""
+        return self._added(Step("mean", (source,), self.steps[source].channels))

@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 from shadowmaskformer.arrays import Floats
 from shadowmaskformer.errors import ConfigError, MissingExtraError, OutputError, WeightsError
 from shadowmaskformer.files import write_atomically
-from shadowmaskformer.network.config import BIAS_HIDDEN, NetworkConfig
+from shadowmaskformer.network.config import BIAS_HIDDEN, NetworkConfig, UConfig
 from shadowmaskformer.network.kinds import config_from_dict, config_to_dict, kind_of
+from shadowmaskformer.network.steps import step_shapes
 
 WEIGHTS_FILE, CONFIG_FILE = "model.safetensors", "config.json"
 FORMAT_VERSION = 1
@@ -183,6 +184,10 @@ def parameter_shapes(config: NetworkConfig) -> dict[str, tuple[int, ...]]:
     >>> sum(int(np.prod(s)) for s in parameter_shapes(VARIANTS["middle"]).values())
     2283936
     """
+    kind = kind_of(config)
+    if kind.steps is not None:
+        return step_shapes(kind.steps(config), kind.channels(config))
+    assert isinstance(config, UConfig)
     shapes: dict[str, tuple[int, ...]] = {}
 
     def layer(name: str, *weight: int, bias: bool = True) -> None:
@@ -190,7 +195,7 @@ def parameter_shapes(config: NetworkConfig) -> dict[str, tuple[int, ...]]:
         if bias:
             shapes[f"{name}.bias"] = weight[:1]
 
-    kind, widths = kind_of(config), config.widths
+    widths = config.widths
     layer("embed", widths[0], kind.channels(config), 3, 3)
     for stage, depth in enumerate(config.depths):
         c, hidden = widths[stage], widths[stage] * config.mlp_ratios[stage]

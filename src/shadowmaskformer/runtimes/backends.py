@@ -20,7 +20,7 @@ from shadowmaskformer.runtimes.session import Reloading, Session, Source
 
 if TYPE_CHECKING:
     from shadowmaskformer.arrays import Floats
-    from shadowmaskformer.network.model import UNetwork
+    from shadowmaskformer.network.base import Network
 
     Outputs = Callable[[dict[str, Floats]], dict[str, Floats]]
     """Runs an exported file: inputs by name, (B, channels, H, W), to outputs by name."""
@@ -46,7 +46,7 @@ class ExportFormat:
     suffix: str
     needs: tuple[str, ...]
     bound: float
-    write: Callable[[UNetwork, Path], None]
+    write: Callable[[Network, Path], None]
     open: Callable[[Path], Outputs]
     smallest_side: int = 1
 

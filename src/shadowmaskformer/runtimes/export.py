@@ -24,7 +24,7 @@ from shadowmaskformer.network.kinds import input_channels
 from shadowmaskformer.runtimes.backends import export_formats
 
 if TYPE_CHECKING:
-    from shadowmaskformer.network.model import UNetwork
+    from shadowmaskformer.network.base import Network
     from shadowmaskformer.runtimes.backends import Outputs
 
 SHAPES = ((1, 48, 64), (1, 1, 90), (2, 37, 128), (1, 53, 70), (3, 9, 11), (1, 131, 100))
@@ -67,9 +67,9 @@ def export(weights: str | Path, to: str, path: Path) -> Export:
         raise ConfigError(f"{path} does not end in {form.suffix}, as {to} files do", "choose another {output}")
     if missing := [module for module in form.needs if not importlib.util.find_spec(module)]:
         raise MissingExtraError(f"the export needs {missing[0]}", "pip install 'shadowmaskformer[export]'")
-    from shadowmaskformer.network.model import UNetwork
+    from shadowmaskformer.network.base import Network
 
-    model = UNetwork.from_pretrained(weights)
+    model = Network.from_pretrained(weights)
     try:
         with TemporaryDirectory(dir=path.parent, prefix=".shadowmaskformer-") as folder:
             made = Path(folder) / path.name
@@ -85,7 +85,7 @@ def export(weights: str | Path, to: str, path: Path) -> Export:
     return Export(path, differences, form.bound)
 
 
-def _difference(model: UNetwork, to: str, run: Outputs, shape: tuple[int, int, int], bound: float) -> float:
+def _difference(model: Network, to: str, run: Outputs, shape: tuple[int, int, int], bound: float) -> float:
     """Return the largest difference between the exported file and the network; raise if it is above `bound`."""
     import torch
 

@@ -1,7 +1,7 @@
 """What all exported files have in common: the layout of their arrays, and the configuration they carry.
 
 An exported network takes the pictures that `kinds.input_channels` names, each (B, channels, H, W) in [0, 1], and gives
-what `UNetwork.outputs` names. A `shadowmaskformer` takes `photo` and `mask`, and `start` where its embedding starts
+what `Network.outputs` names. A `shadowmaskformer` takes `photo` and `mask`, and `start` where its embedding starts
 from the relit photo. It gives `restored` (B, 3, H, W), not clamped, and `head` (B, 4, H, W), K and B of the soft
 reconstruction. ONNX and OpenVINO files leave out inputs that have no effect. A file looks at what it is given: where
 its configuration has `view_pixels`, reduce larger pictures first and enlarge `head`.
@@ -21,7 +21,7 @@ from shadowmaskformer.network.kinds import check_inputs, input_channels
 if TYPE_CHECKING:
     from torch import nn
 
-    from shadowmaskformer.network.model import UNetwork
+    from shadowmaskformer.network.base import Network
 
 CONFIG_KEY = "shadowmaskformer.config"
 
@@ -41,7 +41,7 @@ def head_of(output: Any) -> Floats:
 # --- for the exporters, which have PyTorch ----------------------------------------------------------------------------
 
 
-def for_export(model: UNetwork) -> nn.Module:
+def for_export(model: Network) -> nn.Module:
     """Return the network with positional inputs, in the order of `input_channels`, and a tuple of outputs."""
     from torch import Tensor, nn
 
@@ -58,7 +58,7 @@ def for_export(model: UNetwork) -> nn.Module:
     return Exported().eval()
 
 
-def example(model: UNetwork) -> tuple[Any, ...]:
+def example(model: Network) -> tuple[Any, ...]:
     """Return inputs for the exporters to trace: no two axes of one length, none of length one."""
     import torch
 
@@ -66,7 +66,7 @@ def example(model: UNetwork) -> tuple[Any, ...]:
     return tuple(torch.rand(2, n, 48, 64, generator=generator) for n in input_channels(model.config).values())
 
 
-def output_names(model: UNetwork) -> tuple[str, ...]:
+def output_names(model: Network) -> tuple[str, ...]:
     """Return the names of the outputs, in order."""
     import torch
 

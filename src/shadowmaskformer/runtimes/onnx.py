@@ -14,7 +14,7 @@ from shadowmaskformer.runtimes.files import CONFIG_KEY, example, feed, for_expor
 from shadowmaskformer.runtimes.session import Reloading
 
 if TYPE_CHECKING:
-    from shadowmaskformer.network.model import UNetwork
+    from shadowmaskformer.network.base import Network
     from shadowmaskformer.runtimes.backends import Outputs
 
 
@@ -63,7 +63,7 @@ def _open(path: Path, threads: int | None) -> Any:
 # --- export -----------------------------------------------------------------------------------------------------------
 
 
-def write(model: UNetwork, path: Path) -> None:
+def write(model: Network, path: Path) -> None:
     """Write the network as a `.onnx` file."""
     import onnx
     import torch

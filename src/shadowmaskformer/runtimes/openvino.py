@@ -15,7 +15,7 @@ from shadowmaskformer.runtimes.files import CONFIG_KEY, feed, head_of
 from shadowmaskformer.runtimes.session import Reloading
 
 if TYPE_CHECKING:
-    from shadowmaskformer.network.model import UNetwork
+    from shadowmaskformer.network.base import Network
     from shadowmaskformer.runtimes.backends import Outputs
 
 
@@ -67,7 +67,7 @@ def _open(path: Path, threads: int | None) -> tuple[Any, Any]:
 # --- export -----------------------------------------------------------------------------------------------------------
 
 
-def write(model: UNetwork, path: Path) -> None:
+def write(model: Network, path: Path) -> None:
     """Write the network as an `.xml` file, its weights beside it."""
     import openvino
 

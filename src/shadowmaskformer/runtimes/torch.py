@@ -12,7 +12,7 @@ import torch
 from shadowmaskformer.arrays import Floats
 from shadowmaskformer.errors import ConfigError
 from shadowmaskformer.network.kinds import config_to_text, embed, input_channels
-from shadowmaskformer.network.model import UNetwork
+from shadowmaskformer.network.base import Network
 from shadowmaskformer.runtimes.backends import SMALLEST_TORCH_SIDE
 from shadowmaskformer.runtimes.files import CONFIG_KEY, example, for_export, output_names
 from shadowmaskformer.runtimes.session import Reloading
@@ -30,12 +30,12 @@ class TorchSession(Reloading):
 
     name = "torch"
 
-    def __init__(self, model: UNetwork) -> None:
+    def __init__(self, model: Network) -> None:
         self.model, self.config = model, model.config
 
     def run(self, inputs: Mapping[str, Floats]) -> Floats:
         """Run the network on one picture; see `Session.run`."""
-        projected = torch.from_numpy(embed(self.config, inputs)).to(self.model.head.weight.device)
+        projected = torch.from_numpy(embed(self.config, inputs)).to(next(self.model.parameters()).device)
         with torch.inference_mode():
             head = self.model.predict(projected.permute(2, 0, 1)[None])
         return np.ascontiguousarray(head[0].permute(1, 2, 0).float().cpu().numpy())
@@ -45,7 +45,7 @@ def load(weights: str | Path, *, device: str | None = None, threads: int | None 
     """Load weights onto a device; None takes the GPU where there is one."""
     if threads is not None:
         torch.set_num_threads(threads)
-    model = UNetwork.from_pretrained(weights)
+    model = Network.from_pretrained(weights)
     try:
         model = model.to(torch.device(device or _best_device()))
     except (RuntimeError, AssertionError) as error:
@@ -63,7 +63,7 @@ def _best_device() -> str:
 # --- export -----------------------------------------------------------------------------------------------------------
 
 
-def write(model: UNetwork, path: Path) -> None:
+def write(model: Network, path: Path) -> None:
     """Write the network as a `.pt2` file, for `torch.export.load`."""
     from torch.export import Dim
     from torch.fx.experimental import _config

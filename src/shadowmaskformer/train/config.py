@@ -39,6 +39,7 @@ class TrainConfig:
         shares: share of the run that each stage takes; they add up to 1.
         learning_rate: AdamW's peak rate.
         final_learning_rate: the rate at which the cosine ends.
+        rates: parameters whose name begins so learn at this share of the rate: what was trained before needs less.
         warmup: share of the run over which the rate climbs from zero to its peak.
         weight_decay: AdamW's decoupled decay.
         beta2: AdamW's memory of squared gradients.
@@ -74,6 +75,7 @@ class TrainConfig:
     shares: tuple[float, ...] = (1.0,)
     learning_rate: float = 2e-4
     final_learning_rate: float = 0.0
+    rates: Mapping[str, float] = field(default_factory=dict[str, float])
     warmup: float = 0.0
     weight_decay: float = 0.02
     beta2: float = 0.999
@@ -95,6 +97,7 @@ class TrainConfig:
             object.__setattr__(self, name, tuple(getattr(self, name)))
         object.__setattr__(self, "losses", dict(self.losses))
         object.__setattr__(self, "augment", dict(self.augment))
+        object.__setattr__(self, "rates", dict(self.rates))
         stages = len(self.sizes)
         if not stages or len(self.batches) != stages or len(self.shares) != stages:
             raise ConfigError(
@@ -113,6 +116,8 @@ class TrainConfig:
             raise ConfigError("beta2 must be in [0, 1); weight_decay, clip_norm and checkpoint_every_s at least 0")
         if self.learning_rate <= 0 or not 0 <= self.final_learning_rate <= self.learning_rate:
             raise ConfigError("learning_rate must be positive and final_learning_rate between 0 and it")
+        if any(share < 0 for share in self.rates.values()):
+            raise ConfigError(f"rates {self.rates} must be at least 0")
         if self.validations < 1 or self.validation_pictures < 1 or self.validation_size < 16 or self.seed < 0:
             raise ConfigError(
                 "validations and validation_pictures must be at least 1, validation_size 16 and seed 0; "
@@ -154,7 +159,7 @@ def without_effect(config: TrainConfig, keys: Collection[str], hours: float | No
     lines: list[str] = []
     network = config.model_config()
     for key in keys:
-        if key in ("embedding", "w1", "w2") and not hasattr(network, key):
+        if key in ("embedding", "w1", "w2", "depths", "attention_conv") and not hasattr(network, key):
             lines.append(f"{key} has no effect: networks of the kind {network.kind!r} have none")
         elif key in ("steps", "epochs") and hours is not None:
             lines.append(f"{key} has no effect: hours sets the length")

@@ -20,7 +20,7 @@ from shadowmaskformer.detect.hints import Hint
 from shadowmaskformer.detect.scores import Counts, count, next_click
 from shadowmaskformer.detect.task import look
 from shadowmaskformer.errors import ConfigError
-from shadowmaskformer.network.model import UNetwork
+from shadowmaskformer.network.base import Network
 from shadowmaskformer.runtimes import Session
 from shadowmaskformer.runtimes.torch import TorchSession
 from shadowmaskformer.train.batches import Batch
@@ -141,7 +141,7 @@ class Validation:
         """Return the scores of taking the darkest third for shadow."""
         return {"darkness": self._score(lambda sample, hints: _darkest(sample.photo))}
 
-    def score(self, model: UNetwork, panel: Path | None = None) -> DetectionScores:
+    def score(self, model: Network, panel: Path | None = None) -> DetectionScores:
         """Score `model` as it will be used; draws some pictures, with what was found in red, into `panel`."""
         session: Session = TorchSession(model)
         model.eval()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from torch import nn
 from shadowmaskformer.errors import ConfigError, TrainingError
 from shadowmaskformer.network import weights
 from shadowmaskformer.network.kinds import config_to_dict, kind_of
-from shadowmaskformer.network.model import UNetwork
+from shadowmaskformer.network.base import Network
 from shadowmaskformer.train.batches import Batch
 from shadowmaskformer.train.config import TrainConfig, differences
 from shadowmaskformer.train.processes import Processes
@@ -38,7 +39,7 @@ class Learner:
         self._wrapped = processes.wrap(self.model)
         self.averaged = copy.deepcopy(self.model) if config.ema_decay else self.model
         self._optimiser = torch.optim.AdamW(
-            self.model.parameters(),
+            _groups(self.model, config.rates),
             lr=config.learning_rate,
             betas=(0.9, config.beta2),
             weight_decay=config.weight_decay,
@@ -54,7 +55,7 @@ class Learner:
             This process's loss; NaN if the gradient was not finite, and then no weight was touched.
         """
         for group in self._optimiser.param_groups:
-            group["lr"] = learning_rate
+            group["lr"] = learning_rate * group["share"]
         self._optimiser.zero_grad(set_to_none=True)
         with torch.autocast(self._device.type, torch.bfloat16, enabled=self._autocast):
             output = self._wrapped(**batch.inputs, view=batch.view)
@@ -94,7 +95,16 @@ class Learner:
         self._optimiser.load_state_dict(state["optimiser"])
 
 
-def _first_model(config: TrainConfig, init: str | Path | None) -> UNetwork:
+def _groups(model: nn.Module, rates: Mapping[str, float]) -> list[dict[str, Any]]:
+    """Return the parameters in groups of one share of the learning rate each; the first whose name fits counts."""
+    groups: dict[float, list[nn.Parameter]] = {}
+    for name, parameter in model.named_parameters():
+        share = next((share for begin, share in rates.items() if name.startswith(begin)), 1.0)
+        groups.setdefault(share, []).append(parameter)
+    return [{"params": parameters, "share": share} for share, parameters in groups.items()]
+
+
+def _first_model(config: TrainConfig, init: str | Path | None) -> Network:
     torch.manual_seed(config.seed)
     model_config = config.model_config()
     model = kind_of(model_config).network()(model_config)

@@ -16,7 +16,7 @@ from torch import Tensor
 from shadowmaskformer.data import Sample, Samples, Triplet
 from shadowmaskformer.errors import ConfigError
 from shadowmaskformer.network.config import DetectorConfig, ModelConfig
-from shadowmaskformer.network.model import UNetwork
+from shadowmaskformer.network.base import Network
 from shadowmaskformer.train.batches import Batch
 from shadowmaskformer.train.config import TrainConfig
 from shadowmaskformer.train.detection import Detection
@@ -44,7 +44,7 @@ class Validation(Protocol):
         """Return the scores of what needs no training, by name, to compare with."""
         ...
 
-    def score(self, model: UNetwork, panel: Path | None = None) -> Scores:
+    def score(self, model: Network, panel: Path | None = None) -> Scores:
         """Score `model` as it will be used; draw a few pictures into the JPEG file `panel`."""
         ...
 

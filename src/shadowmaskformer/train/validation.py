@@ -22,7 +22,7 @@ from shadowmaskformer.evaluate.methods import EvaluationPicture, MaskSource
 from shadowmaskformer.evaluate.protocols import as_float
 from shadowmaskformer.light.relight import start_light
 from shadowmaskformer.metrics import Regions, absolute_error, lab_d50, psnr, region_mean
-from shadowmaskformer.network.model import UNetwork
+from shadowmaskformer.network.base import Network
 from shadowmaskformer.photo import Photo
 from shadowmaskformer.removal.remover import ShadowRemover
 from shadowmaskformer.removal.task import correct
@@ -134,7 +134,7 @@ class Validation:
             ),
         }
 
-    def score(self, model: UNetwork, panel: Path | None = None) -> ValidationScores:
+    def score(self, model: Network, panel: Path | None = None) -> ValidationScores:
         """Score `model` as it will be used; draws a few pictures into the JPEG file `panel`."""
         drawn: list[np.ndarray] = []
         session = TorchSession(model)

@@ -1,10 +1,11 @@
 """Measure a detector: what docs/detector.md and the model card print.
 
-    python tools/measure_detector.py WEIGHTS --lists LISTS --test SRD --fresh PHOTOS -o results.json [--every N]
+    python tools/measure_detector.py WEIGHTS --lists LISTS --pairs SRD --fresh PHOTOS -o results.json
+        [--parts found,clicks,removal,snapping] [--every N] [--runtime NAME]
 
-`LISTS` is the folder of `list_detector_data.py`; only its validation pictures are looked at,
-every `--every`th of those with a shadow.
-`--test` is the data set whose test split is reported.
+`LISTS` is the folder of `list_detector_data.py`: its validation pictures are those that constants were chosen on, its
+test pictures are looked at here alone. Of `--pairs` the test split is reported. Parts that are not measured keep their
+figures in the output file. `--every` takes only every Nth picture of the large groups.
 """
 
 from __future__ import annotations
@@ -42,76 +43,101 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("weights")
     parser.add_argument("--lists", type=Path, required=True)
-    parser.add_argument("--test", type=Path, required=True)
-    parser.add_argument("--removal-only", action="store_true", help="keep the other figures in the output file")
+    parser.add_argument("--pairs", type=Path, required=True)
     parser.add_argument(
         "--fresh", type=Path, required=True, help="photographs without cast shadow that nothing was chosen on"
     )
+    parser.add_argument("--parts", default="found,clicks,removal,snapping")
     parser.add_argument("--every", type=int, default=1)
+    parser.add_argument("--runtime")
     parser.add_argument("-o", "--output", type=Path, required=True)
     args = parser.parse_args()
-    detector = ShadowDetector(args.weights, threads=1)
-    valid = open_dataset(args.lists).split("valid", allow_unpaired=True)
-    steps = {"drawn": args.every, "pair": args.every, "clean": 1, "bare": 1}
-    groups = {kind: [t for t in valid if t.name.startswith(kind)][::step] for kind, step in steps.items()}
-    dataset = open_dataset(args.test)
-    test = dataset.split("test", allow_unpaired=True)[:: 2 * args.every]
-    if args.removal_only:
-        results: dict[str, Any] = json.loads(args.output.read_text(encoding="utf-8"))
-    else:
-        results = {"size": size_of(args.weights), "milliseconds": milliseconds(detector)}
-        new = unseen_scenes(test, dataset.split("train", allow_unpaired=True))
-        groups_found = {
-            **groups,
-            "fresh": [Triplet(p.stem, p, p) for p in pictures_in(args.fresh)],
-            "test": test,
-            "test, unseen scenes": [t for t, unseen in zip(test, new, strict=True) if unseen],
-        }
-        for name, triplets in groups_found.items():
-            results[name] = found(detector, triplets)
-            show(name, results[name])
-        results["clicks"] = clicked(detector, groups["drawn"])
-        show("clicks", results["clicks"])
-        args.output.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    detector = ShadowDetector(args.weights, runtime=args.runtime, threads=1)
     remover = ShadowRemover(threads=1)
     remover.detector = detector
-    results["removal"] = removed(remover, groups["pair"][::2])
-    results["removal, test"] = removed(remover, test[::2], errors=("exact",))
-    show("removal", results["removal"])
-    args.output.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    groups = pictures(args.lists, args.pairs, args.fresh, args.every)
+    results: dict[str, Any] = {"size": size_of(args.weights)}
+    if args.output.is_file():
+        results |= json.loads(args.output.read_text(encoding="utf-8"))
+
+    def keep(name: str, figures: Any) -> None:
+        results[name] = figures
+        show(name, figures)
+        args.output.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+
+    parts = args.parts.split(",")
+    if "found" in parts:
+        keep("milliseconds", milliseconds(detector))
+        for name in GROUPS:
+            keep(name, found(detector, groups[name]))
+    if "clicks" in parts:
+        keep("clicks", clicked(detector, groups["drawn"][:: args.every]))
+    if "removal" in parts:
+        for size in SIZES:
+            keep(f"removal {size[0]}x{size[1]}", removed(remover, groups["test"][::2], size))
+        keep("removal, validation", removed(remover, groups["pair"][::2], (420, 320)))
+    if "snapping" in parts:
+        keep("snapping", snapped(remover, groups["pair"][::2]))
     args.output.with_suffix(".md").write_text(tables(results), encoding="utf-8")
+
+
+GROUPS = {
+    "drawn": "photographs with drawn masks",
+    "test": "SRD test",
+    "test, unseen scenes": "SRD test, scenes that are not in its train",
+    "fresh": "photographs of clothing, without cast shadow",
+    "drawn, validation": "photographs with drawn masks, validation",
+    "pair": "SRD train, unseen scenes, validation",
+    "clean": "the same without their shadows, validation",
+    "bare": "photographs of clothing, validation",
+}
+"""What is looked at, and how the table calls it."""
+EMPTY = ("fresh", "clean", "bare")
+SIZES = ((256, 256), (840, 640))
+
+
+def pictures(lists: Path, pairs: Path, fresh: Path, every: int) -> dict[str, list[Triplet]]:
+    """Return the groups of pictures."""
+    valid, test = (open_dataset(lists).split(name, allow_unpaired=True) for name in ("valid", "test"))
+    kinds = {kind: [t for t in valid if t.name.startswith(kind)] for kind in ("drawn", "pair", "clean", "bare")}
+    dataset = open_dataset(pairs)
+    tested = dataset.split("test", allow_unpaired=True)
+    new = unseen_scenes(tested, dataset.split("train", allow_unpaired=True))
+    return {
+        "drawn": list(test),
+        "test": list(tested[:: 2 * every]),
+        "test, unseen scenes": [t for t, unseen in zip(tested, new, strict=True) if unseen],
+        "fresh": [Triplet(p.stem, p, p) for p in pictures_in(fresh)][::every],
+        "drawn, validation": kinds["drawn"],
+        "pair": kinds["pair"][::every],
+        "clean": kinds["clean"],
+        "bare": kinds["bare"][::every],
+    }
 
 
 def tables(results: dict[str, Any]) -> str:
     """Return the figures as Markdown."""
-    names = {
-        "drawn": "photographs with drawn masks, held out",
-        "pair": "SRD, unseen scenes of train",
-        "test": "SRD test",
-        "test, unseen scenes": "SRD test, unseen scenes",
-        "clean": "SRD without its shadows, unseen scenes",
-        "bare": "photographs without cast shadow",
-        "fresh": "others of the kind, on which nothing was chosen",
-    }
     lines = ["| | pictures | BER, pooled | BER, mean | IoU | found, % of the area | nothing found, % of the pictures |"]
     lines += ["|---|---|---|---|---|---|---|"]
-    for key, name in names.items():
-        row, empty = results[key], key in ("clean", "bare", "fresh")
-        scores = ("–",) * 3 if empty else (row["ber"], row["ber_per_picture"], row["iou"])
-        lines.append(f"| {name} | {row['pictures']} | " + " | ".join(map(str, scores)) + " | ")
-        lines[-1] += f"{row['found']} | {row['nothing_found']} |"
-    lines += ["", "| " + " | ".join(["IoU, drawn masks", *results["clicks"]]) + " |"]
-    lines += ["|" + "---|" * (1 + len(results["clicks"]))]
-    lines += ["| | " + " | ".join(f"{value:.3f}" for value in results["clicks"].values()) + " |", ""]
-    removal = results["removal"]
-    lines += ["| PSNR, all / shadow | as given | widened |", "|---|---|---|"]
-    for error in ERRORS:
-        pair_of = ("{:.2f} / {:.2f}".format(*removal[f"{error}, {way}"]) for way in ("as given", "snapped"))
-        lines.append(f"| {error}{' %' * (error != 'exact')} | " + " | ".join(pair_of) + " |")
-    lines += ["", "| PSNR, all / shadow | photo | derived mask | found |", "|---|---|---|---|"]
-    for key, name in (("removal", "SRD, unseen scenes of train"), ("removal, test", "SRD test")):
-        cells = ("{:.2f} / {:.2f}".format(*results[key][row]) for row in ("input", "exact, as given", "detected"))
-        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+    for key, name in GROUPS.items():
+        if row := results.get(key):
+            scores = ("–",) * 3 if key in EMPTY else (row["ber"], row["ber_per_picture"], row["iou"])
+            cells = (row["pictures"], *scores, row["found"], row["nothing_found"])
+            lines.append(f"| {name} | " + " | ".join(map(str, cells)) + " |")
+    if clicks := results.get("clicks"):
+        lines += ["", "| " + " | ".join(["IoU, drawn masks", *clicks]) + " |", "|" + "---|" * (1 + len(clicks))]
+        lines += ["| | " + " | ".join(f"{value:.3f}" for value in clicks.values()) + " |"]
+    removals = [key for key in results if key.startswith("removal")]
+    if removals:
+        lines += ["", "| PSNR, all / shadow | photo | derived mask | found |", "|---|---|---|---|"]
+        for key in removals:
+            cells = ("{:.2f} / {:.2f}".format(*results[key][row]) for row in ("input", "derived", "detected"))
+            lines.append(f"| {key} | " + " | ".join(cells) + " |")
+    if snapping := results.get("snapping"):
+        lines += ["", "| PSNR, all / shadow | as given | widened |", "|---|---|---|"]
+        for error in ERRORS:
+            pair_of = ("{:.2f} / {:.2f}".format(*snapping[f"{error}, {way}"]) for way in ("as given", "snapped"))
+            lines.append(f"| {error}{' %' * (error != 'exact')} | " + " | ".join(pair_of) + " |")
     return "\n".join(lines) + "\n"
 
 
@@ -206,34 +232,58 @@ def scribble(wanted: Floats) -> list[Hint]:
     return [Hint.click(x, y) for x, y in points]
 
 
-def removed(
-    remover: ShadowRemover, triplets: list[Triplet] | tuple[Triplet, ...], errors: tuple[str, ...] = ERRORS
-) -> dict[str, list[float]]:
-    """Return PSNR over all and over the shadow, own light, photos reduced to half: masks as given, and snapped."""
+def shown(triplet: Triplet, size: tuple[int, int]) -> tuple[Levels, Floats, Floats] | None:
+    """Return a photo at (width, height), its derived mask and the truth in its own light; None without a shadow."""
+    photo, clean = (
+        np.asarray(Image.fromarray(read_rgb(path)).resize(size, Image.Resampling.BICUBIC, reducing_gap=3.0))
+        for path in (triplet.shadow, triplet.clean)
+    )
+    mask = derive_mask(to_float(photo), to_float(clean))
+    if (mask > 0).sum() < 100:
+        return None
+    return photo, mask, adjust_clean(to_float(photo), to_float(clean), mask)
+
+
+def removed(remover: ShadowRemover, triplets: list[Triplet], size: tuple[int, int]) -> dict[str, list[float]]:
+    """Return PSNR over all and over the shadow: of the photo, with the derived mask, and with what was found."""
+    rows: dict[str, list[tuple[float, float]]] = {"input": [], "derived": [], "detected": []}
+    for triplet in triplets:
+        known = shown(triplet, size)
+        if known is None:
+            continue
+        photo, mask, truth = known
+        detection = remover.detector.detect(photo)
+        masks_given = {"derived": mask, "detected": detection.mask if detection.shadows else np.zeros_like(mask)}
+        results = {"input": photo} | {
+            name: remover.remove_from_photo(Photo(photo), given, exact_mask=True).after.pixels
+            for name, given in masks_given.items()
+        }
+        for name, result in results.items():
+            rows[name].append(_scores(result, truth, mask))
+    return {name: np.mean(values, axis=0).round(2).tolist() for name, values in rows.items()}
+
+
+def snapped(remover: ShadowRemover, triplets: list[Triplet]) -> dict[str, list[float]]:
+    """Return PSNR over all and over the shadow, photos at half size: masks as given, and snapped."""
     rows: dict[str, list[tuple[float, float]]] = {}
     for triplet in triplets:
-        photo, clean = (np.asarray(Image.fromarray(read_rgb(p)).reduce(2)) for p in (triplet.shadow, triplet.clean))
-        mask = derive_mask(to_float(photo), to_float(clean))
-        if (mask > 0).sum() < 100:
+        known = shown(triplet, (420, 320))
+        if known is None:
             continue
-        truth, shadow = adjust_clean(to_float(photo), to_float(clean), mask), mask > LEVEL
-
-        def score(name: str, result: Levels, truth: Floats = truth, shadow: object = shadow) -> None:
-            value = to_float(result)
-            rows.setdefault(name, []).append((psnr(value, truth, None), psnr(value, truth, shadow)))  # type: ignore[arg-type]
-
-        score("input", photo)
-        detection = remover.detector.detect(photo)
-        found_mask = detection.mask if detection.shadows else np.zeros_like(mask)
-        score("detected", remover.remove_from_photo(Photo(photo), found_mask, exact_mask=True).after.pixels)
-        for error in errors:
+        photo, mask, truth = known
+        for error in ERRORS:
             kind, _, percent = error.partition(" ")
             reach = float(percent or 0) / 100 * mask.shape[1]
             given = masks.shrink(mask, reach) if kind == "shrink" else masks.grow(mask, reach)
             for way, exact in (("as given", True), ("snapped", False)):
                 result = remover.remove_from_photo(Photo(photo), given, exact_mask=exact)
-                score(f"{error}, {way}", result.after.pixels)
+                rows.setdefault(f"{error}, {way}", []).append(_scores(result.after.pixels, truth, mask))
     return {name: np.mean(values, axis=0).round(2).tolist() for name, values in rows.items()}
+
+
+def _scores(result: Levels, truth: Floats, mask: Floats) -> tuple[float, float]:
+    value = to_float(result)
+    return psnr(value, truth, None), psnr(value, truth, mask > LEVEL)
 
 
 if __name__ == "__main__":

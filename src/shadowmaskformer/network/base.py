@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Self
+from typing import ClassVar, Self
 
 import torch
 import torch.nn.functional as F
@@ -23,6 +23,8 @@ class Network(nn.Module):
     It takes pictures of any size and any number of them. Kinds write `predict`, and `forward` for training.
     """
 
+    reduction: ClassVar[int] = 1
+    """How many times smaller than the picture its smallest map is; other sizes than multiples are padded."""
     head: nn.Conv2d
 
     def __init__(self, config: NetworkConfig) -> None:

@@ -21,6 +21,8 @@ from shadowmaskformer.network.steps import SOURCE, Step, step_shapes
 class Detector(Network):
     """Photo, hints and the mask so far in, logit of the shadow's depth out."""
 
+    reduction = REDUCTION
+
     def __init__(self, config: DetectorConfig | None = None) -> None:
         config = config or DetectorConfig()
         super().__init__(config)
@@ -62,7 +64,9 @@ class Detector(Network):
     def predict(self, projected: Tensor) -> Tensor:
         """Return the logit, (B, 1, H, W), for photo, hints and mask, (B, 6, H, W)."""
         height, width = projected.shape[-2:]
-        padded = F.pad(projected, (0, -width % REDUCTION, 0, -height % REDUCTION))
+        # Written so that exporters see that the padded sides are multiples.
+        down, across = (REDUCTION * ((side + REDUCTION - 1) // REDUCTION) for side in (height, width))
+        padded = F.pad(projected, (0, across - width, 0, down - height))
         maps: list[Tensor] = []
         for step in self._steps:
             maps.append(self._follow(step, [padded if each == SOURCE else maps[each] for each in step.inputs]))
@@ -74,7 +78,8 @@ class Detector(Network):
         if step.op == "mean":
             return inputs[0].mean((2, 3), keepdim=True)
         if step.op == "enlarge":
-            return F.interpolate(inputs[0], scale_factor=2.0, mode="bilinear")
+            rows, columns = inputs[0].shape[-2:]
+            return F.interpolate(inputs[0], (2 * rows, 2 * columns), mode="bilinear")
         seen = inputs[0]
         if step.stride == 2:
             before = (step.side - 2) // 2

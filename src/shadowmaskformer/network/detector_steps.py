@@ -13,7 +13,7 @@ REDUCTION = 32
 """Sizes must be multiples of this."""
 STEM = 32
 STAGES = ((3, 1, 1, 16, 1), (3, 2, 6, 24, 2), (5, 2, 6, 40, 2), (3, 2, 6, 80, 3), (5, 1, 6, 112, 3), (5, 2, 6, 192, 1))
-"""Of EfficientNet-Lite0: side of the depthwise kernel, stride, expansion, channels, blocks. Its last stages are left out."""
+"""Of EfficientNet-Lite0: side of the depthwise kernel, stride, expansion, channels, blocks; up to here."""
 
 
 def detector_steps(config: DetectorConfig) -> list[Step]:

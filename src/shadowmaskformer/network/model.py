@@ -227,6 +227,8 @@ class Upsample(nn.Linear):
 class UNetwork(Network):
     """Five stages of blocks in a U."""
 
+    reduction = STRIDE
+
     def __init__(self, config: UConfig) -> None:
         super().__init__(config)
         kind, width = kind_of(config), config.widths

@@ -11,7 +11,7 @@ import importlib.util
 import logging
 import operator
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,7 +40,7 @@ class ExportFormat:
         bound: the largest difference from the network that it may show, pictures in [0, 1].
         write: (model, path) writes the file.
         open: (path) loads it, to be compared with the network.
-        smallest_side: it takes no pictures with a shorter side.
+        smallest: (model) to the shortest side of pictures that the file takes.
     """
 
     suffix: str
@@ -48,7 +48,7 @@ class ExportFormat:
     bound: float
     write: Callable[[Network, Path], None]
     open: Callable[[Path], Outputs]
-    smallest_side: int = 1
+    smallest: Callable[[Network], int] = lambda model: 1
 
 
 @dataclass(frozen=True)
@@ -92,10 +92,10 @@ def _later(module: str, function: str) -> Callable[..., Any]:
     return call
 
 
-def _export(module: str, suffix: str, *, needs: tuple[str, ...], bound: float, smallest_side: int = 1) -> ExportFormat:
+def _export(module: str, suffix: str, *, needs: tuple[str, ...], bound: float) -> ExportFormat:
     """Return the format that `module` of this folder writes and opens."""
     write, open_file = _later(module, "write"), _later(module, "open_file")
-    return ExportFormat(suffix, needs, bound, write, open_file, smallest_side)
+    return ExportFormat(suffix, needs, bound, write, open_file)
 
 
 def _engine_problem() -> str | None:
@@ -104,8 +104,10 @@ def _engine_problem() -> str | None:
     return engine.why_unavailable()
 
 
-SMALLEST_TORCH_SIDE = 5
-"""PyTorch's exporter cannot leave shorter sides free: it sets axes of length one apart."""
+def smallest_torch_side(model: Network) -> int:
+    """Return the shortest side that PyTorch's exporter can leave free: it sets axes of length one apart."""
+    return model.reduction + 1
+
 
 _ROWS = (
     Backend("native", load=_later("native", "load"), problem=_engine_problem),
@@ -115,7 +117,7 @@ _ROWS = (
         package="torch",
         extra="torch",
         devices=("cpu", "cuda", "mps", "xpu"),
-        export=_export("torch", ".pt2", needs=("torch",), bound=1e-5, smallest_side=SMALLEST_TORCH_SIDE),
+        export=replace(_export("torch", ".pt2", needs=("torch",), bound=1e-5), smallest=smallest_torch_side),
     ),
     Backend(
         "onnx",

@@ -75,7 +75,7 @@ def export(weights: str | Path, to: str, path: Path) -> Export:
             made = Path(folder) / path.name
             form.write(model, made)
             run = form.open(made)
-            shapes = [shape for shape in SHAPES if min(shape[1:]) >= form.smallest_side]
+            shapes = [shape for shape in SHAPES if min(shape[1:]) >= form.smallest(model)]
             differences = {shape: _difference(model, to, run, shape, form.bound) for shape in shapes}
             # The `.xml` last: it is what users name, and must not point to weights that are not there.
             for file in sorted(Path(folder).iterdir(), key=lambda file: file.name == path.name):

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from shadowmaskformer.arrays import Floats
 from shadowmaskformer.errors import WeightsError
-from shadowmaskformer.network.kinds import config_from_text, config_to_text
+from shadowmaskformer.network.kinds import config_from_text, config_to_text, input_channels
 from shadowmaskformer.runtimes import onnx
 from shadowmaskformer.runtimes.files import CONFIG_KEY, feed, head_of
 from shadowmaskformer.runtimes.session import Reloading
@@ -31,9 +31,9 @@ class OpenVinoSession(Reloading):
 
     def __init__(self, path: str | Path, threads: int | None = None) -> None:
         model, self._compiled = _open(Path(path), threads)
-        self._inputs = {each.any_name for each in self._compiled.inputs}
         text = model.get_rt_info(CONFIG_KEY).astype(str) if model.has_rt_info(CONFIG_KEY) else None
         self.config = config_from_text(text, Path(path))
+        self._inputs = set(_names(self._compiled.inputs, input_channels(self.config)))
 
     def run(self, inputs: Mapping[str, Floats]) -> Floats:
         """Run the network on one picture; see `Session.run`."""
@@ -64,6 +64,11 @@ def _open(path: Path, threads: int | None) -> tuple[Any, Any]:
         raise WeightsError(f"{path} cannot be loaded by OpenVINO ({reason})", "export it again") from error
 
 
+def _names(inputs: Any, known: Collection[str]) -> list[str]:
+    """Return the names of a model's inputs; each may have others too, of maps that turned out to be the same."""
+    return [name for each in inputs for name in each.names if name in known]
+
+
 # --- export -----------------------------------------------------------------------------------------------------------
 
 
@@ -82,10 +87,9 @@ def write(model: Network, path: Path) -> None:
 def open_file(path: Path) -> Outputs:
     """Open a file for comparison with the network."""
     _, compiled = _open(path, None)
-    used = [each.any_name for each in compiled.inputs]
 
     def run(arrays: dict[str, Floats]) -> dict[str, Floats]:
-        answer = compiled({name: arrays[name] for name in used})
+        answer = compiled({name: arrays[name] for name in _names(compiled.inputs, arrays)})
         return {each.any_name: answer[each] for each in compiled.outputs}
 
     return run

@@ -11,9 +11,9 @@ import torch
 
 from shadowmaskformer.arrays import Floats
 from shadowmaskformer.errors import ConfigError
-from shadowmaskformer.network.kinds import config_to_text, embed, input_channels
 from shadowmaskformer.network.base import Network
-from shadowmaskformer.runtimes.backends import SMALLEST_TORCH_SIDE
+from shadowmaskformer.network.kinds import config_to_text, embed, input_channels
+from shadowmaskformer.runtimes.backends import smallest_torch_side
 from shadowmaskformer.runtimes.files import CONFIG_KEY, example, for_export, output_names
 from shadowmaskformer.runtimes.session import Reloading
 
@@ -69,7 +69,8 @@ def write(model: Network, path: Path) -> None:
     from torch.fx.experimental import _config
 
     tracing: Any = _config
-    sides = {axis: Dim(name, min=SMALLEST_TORCH_SIDE) for axis, name in ((2, "height"), (3, "width"))}
+    least = smallest_torch_side(model)
+    sides = {axis: Dim(name, min=least) for axis, name in ((2, "height"), (3, "width"))}
     axes = {0: Dim("batch", min=1), **sides}
     # Without these two, the exporter refuses sizes of which it cannot prove that no axis gets length one.
     with torch.no_grad(), tracing.patch(backed_size_oblivious=True):

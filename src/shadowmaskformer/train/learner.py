@@ -15,8 +15,8 @@ from torch import nn
 
 from shadowmaskformer.errors import ConfigError, TrainingError
 from shadowmaskformer.network import weights
-from shadowmaskformer.network.kinds import config_to_dict, kind_of
 from shadowmaskformer.network.base import Network
+from shadowmaskformer.network.kinds import config_to_dict, kind_of
 from shadowmaskformer.train.batches import Batch
 from shadowmaskformer.train.config import TrainConfig, differences
 from shadowmaskformer.train.processes import Processes

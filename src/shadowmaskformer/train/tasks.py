@@ -15,8 +15,8 @@ from torch import Tensor
 
 from shadowmaskformer.data import Sample, Samples, Triplet
 from shadowmaskformer.errors import ConfigError
-from shadowmaskformer.network.config import DetectorConfig, ModelConfig
 from shadowmaskformer.network.base import Network
+from shadowmaskformer.network.config import DetectorConfig, ModelConfig
 from shadowmaskformer.train.batches import Batch
 from shadowmaskformer.train.config import TrainConfig
 from shadowmaskformer.train.detection import Detection

@@ -15,7 +15,7 @@ struct Step {
   std::string op;           // conv, add, enlarge, mean
   std::vector<int> inputs;  // numbers of earlier steps, or kSource
   int channels;
-  std::string name;
+  std::string name = {};
   int side = 1, stride = 1;
   bool depthwise = false, clipped = false;
 };

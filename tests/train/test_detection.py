@@ -11,12 +11,16 @@ torch = pytest.importorskip("torch")
 
 from shadowmaskformer import train  # noqa: E402
 from shadowmaskformer.data import Sample, open_dataset  # noqa: E402
+from shadowmaskformer.errors import ConfigError  # noqa: E402
 from shadowmaskformer.network import weights  # noqa: E402
 from shadowmaskformer.network.config import DetectorConfig  # noqa: E402
 from shadowmaskformer.network.detector import Detector  # noqa: E402
+from shadowmaskformer.train.batches import Batch  # noqa: E402
 from shadowmaskformer.train.config import TrainConfig, load_recipe  # noqa: E402
 from shadowmaskformer.train.detection import Detection, balanced_entropy, dice  # noqa: E402
 from shadowmaskformer.train.guidance import ROUGHENERS, clicks, guide  # noqa: E402
+from shadowmaskformer.train.learner import Learner  # noqa: E402
+from shadowmaskformer.train.processes import Processes  # noqa: E402
 
 QUICK = dataclasses.replace(
     load_recipe("detector"),
@@ -150,3 +154,22 @@ def test_rough_masks_are_masks(rough: object, two_shadows: np.ndarray, rng: np.r
         mask = rough(photo, depth, rng)  # type: ignore[operator]
         assert mask.shape == depth.shape
         assert 0 <= mask.min() <= mask.max() <= 1
+
+
+def test_what_was_trained_before_learns_at_its_own_rate():
+    config = dataclasses.replace(QUICK, rates={"encoder": 0.0, "stem": 0.5}, weight_decay=0.0, ema_decay=0.0)
+    learner = Learner(config, Processes(0, 1, torch.device("cpu")))
+    before = {name: tensor.clone() for name, tensor in learner.model.state_dict().items()}
+    photo = torch.rand(2, 3, 32, 32)
+    inputs = {"photo": photo, "hints": torch.rand(2, 2, 32, 32), "mask": torch.rand(2, 1, 32, 32)}
+    learner.step(Batch(inputs, {"depth": torch.rand(2, 1, 32, 32)}, None, 2), 0, 1e-3)
+    moved = {name: float((now - before[name]).abs().max()) for name, now in learner.model.state_dict().items()}
+    assert all((moved[name] == 0) == name.startswith("encoder") for name in moved if name.endswith("weight"))
+    # Adam's first step is as long as the rate.
+    assert moved["head.weight"] == pytest.approx(1e-3, rel=0.01)
+    assert moved["stem.weight"] == pytest.approx(5e-4, rel=0.01)
+
+
+def test_rates_below_zero_are_refused():
+    with pytest.raises(ConfigError, match="rates"):
+        dataclasses.replace(QUICK, rates={"encoder": -1.0})

@@ -8,7 +8,6 @@ import numpy as np
 
 from shadowmaskformer.arrays import Floats, average_down
 from shadowmaskformer.detect.hints import Hint, draw_hints
-from shadowmaskformer.detect.refine import enlarge
 from shadowmaskformer.errors import WeightsError
 from shadowmaskformer.network.config import DetectorConfig, NetworkConfig
 from shadowmaskformer.network.detector_steps import REDUCTION
@@ -17,10 +16,6 @@ from shadowmaskformer.runtimes import Session
 MOST_SQUEEZED = 2.0
 """A photo may be this many times as long as wide before it is no longer looked at as a square."""
 
-
-VIEWS = (0.75, 1.0, 1.25)
-"""Sides at which `find` looks, as multiples of the trained one: small shadows show in large views, large ones in small.
-"""
 
 
 def check_network(config: NetworkConfig) -> DetectorConfig:
@@ -32,24 +27,20 @@ def check_network(config: NetworkConfig) -> DetectorConfig:
     return config
 
 
-def view_size(config: NetworkConfig, height: int, width: int, scale: float = 1.0) -> tuple[int, int]:
+def view_size(config: NetworkConfig, height: int, width: int) -> tuple[int, int]:
     """Return the size at which a detector looks at a photo: a square, as it was trained, unless the photo is very long.
-
-    `scale` is the length of its side, as a multiple of the trained one's.
 
     >>> view_size(DetectorConfig(), 640, 840), view_size(DetectorConfig(), 100, 800)
     ((256, 256), (128, 512))
     """
     ratio = height / width
     left = (ratio / min(max(ratio, 1 / MOST_SQUEEZED), MOST_SQUEEZED)) ** 0.5
-    side = scale * min(config.view_pixels or height * width, height * width) ** 0.5
+    side = min(config.view_pixels or height * width, height * width) ** 0.5
     rows, columns = (REDUCTION * max(1, round(length / REDUCTION)) for length in (side * left, side / left))
     return rows, columns
 
 
-def look(
-    session: Session, photo: Floats, hints: Sequence[Hint] = (), mask: Floats | None = None, *, scale: float = 1.0
-) -> Floats:
+def look(session: Session, photo: Floats, hints: Sequence[Hint] = (), mask: Floats | None = None) -> Floats:
     """Return how deep in shadow a photo is, at the size at which the network looks at it, (h, w), [0, 1].
 
     Args:
@@ -57,10 +48,9 @@ def look(
         photo: RGB, (H, W, 3), [0, 1].
         hints: in the photo's pixels.
         mask: the mask so far, (H, W), [0, 1]; None for none.
-        scale: see `view_size`.
     """
     height, width = photo.shape[:2]
-    rows, columns = view_size(session.config, height, width, scale)
+    rows, columns = view_size(session.config, height, width)
     scaled = [hint.scaled(columns / width, rows / height) for hint in hints]
     seen = np.zeros((rows, columns), np.float32) if mask is None else _resized(mask, rows, columns)
     pictures = {
@@ -72,17 +62,12 @@ def look(
 
 
 def find(session: Session, photo: Floats, hints: Sequence[Hint] = (), mask: Floats | None = None) -> Floats:
-    """Return the mean of several looks, at different sizes and in the mirror; arguments as for `look`."""
-    size = view_size(session.config, photo.shape[0], photo.shape[1], VIEWS[-1])
+    """Return the mean of two looks, one in the mirror; arguments as for `look`."""
     mirrored = np.ascontiguousarray(photo[:, ::-1])
     flipped = None if mask is None else np.ascontiguousarray(mask[:, ::-1])
     turned = [hint.mirrored(photo.shape[1]) for hint in hints]
-    total = np.zeros(size, np.float32)
-    for scale in VIEWS:
-        seen = look(session, photo, hints, mask, scale=scale)
-        seen = seen + look(session, mirrored, turned, flipped, scale=scale)[:, ::-1]
-        total += enlarge(seen[..., None], *size)[..., 0]
-    return total / np.float32(2 * len(VIEWS))
+    seen, other = look(session, photo, hints, mask), look(session, mirrored, turned, flipped)
+    return np.float32(0.5) * (seen + other[:, ::-1])
 
 
 def _resized(planes: Floats, rows: int, columns: int) -> Floats:

@@ -112,8 +112,8 @@ def test_a_large_photo_is_found_on_a_reduced_copy(detector: ShadowDetector, demo
 
 
 def test_views_are_squares_of_the_trained_size():
-    config = DetectorConfig(view_pixels=96 * 96)
-    assert view_size(config, 3000, 4000) == (96, 96)
+    config = DetectorConfig(view_pixels=256 * 256)
+    assert view_size(config, 3000, 4000) == (256, 256)
     assert view_size(config, 32, 48) == (32, 32)
     rows, columns = view_size(config, 500, 4000)
     assert columns == 4 * rows

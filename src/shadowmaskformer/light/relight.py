@@ -26,9 +26,10 @@ import numpy as np
 from shadowmaskformer.arrays import box_mean, sample
 from shadowmaskformer.errors import ArrayError
 from shadowmaskformer.light.correction import Correction
+from shadowmaskformer.light.patches import Falls, measure_falls
 from shadowmaskformer.light.tone import brightened, brighter, log_light
 
-RULE = 3
+RULE = 4
 """Counts up when `relight` answers otherwise: networks that start from its picture are trained on one rule."""
 
 _CELLS = 20  # along the picture's side
@@ -39,23 +40,7 @@ _TOO_WIDE = 3 / 256  # a mask drawn wider than this is measured a second time fr
 _WHOLE = 0.5  # how strongly a cell's penumbra is drawn towards the whole shadow's
 _SOFTENED = 2  # pixels beside the edge in which it is found between the pixels
 _FAINT = 0.05  # depth up to which a photo stays as it was; from twice that on the correction counts in full
-_NEAR = 0.25  # distance at which a pair's weight has fallen to a quarter
-_ALIKE = 0.6  # distance in colour at which a pair's weight has fallen to a quarter
-
-# Logarithms of light. A pair loses its weight when its fall lies this far from the others', in brightness and in
-# hue, or this far from a typical shadow's. Sun and sky differ in how warm they are: the fall of green lies half-way
-# between red's and blue's, and a pair where it does not is a change of material.
-_OTHER_DEPTH = 0.35
-_OTHER_HUE = 0.11
-_ATYPICAL = 0.7
-_TYPICAL = np.array([1.09, 1.04, 0.95])
-_GREEN = 0.2
-
-# What casts the shadow hides some of the sky too: from the lit band, which is brighter without it, and more from
-# the middle of the shadow than from its edge. What the pairs miss at the edge, and what is added to it as far inside
-# as the bands reach, growing with the square of the distance: measured on SRD's truth.
-_SKY = 0.02
-_SKY_INSIDE = 0.08
+_SKY = 0.026  # what casts the shadow hides some of the sky from the lit ground too: logarithm of the light
 
 
 def relight(photo: np.ndarray, mask: np.ndarray) -> Correction:
@@ -97,8 +82,8 @@ class _Grid:
         return cls(row[:, None] * columns + column, int(row[-1]) + 1, columns, side)
 
     def places(self, cells: np.ndarray) -> np.ndarray:
-        """Return where the chosen cells (rows, columns) lie, (N, 2), in picture sides."""
-        return np.argwhere(cells) / _CELLS
+        """Return where the middles of the chosen cells (rows, columns) lie, (N, 2), in picture sides."""
+        return (np.argwhere(cells) + 0.5) / _CELLS
 
     def sums(self, values: Iterable[np.ndarray], weight: np.ndarray, pixels: np.ndarray) -> np.ndarray:
         """Return per cell the weighted sum of each of C `values` and of the weight: (rows, columns, C + 1)."""
@@ -115,7 +100,6 @@ class _Pairs:
     cells: np.ndarray  # (rows, columns), True where there is a pair
     shaded: np.ndarray  # (N, 3), logarithm of light
     lit: np.ndarray  # (N, 3), likewise
-    weight: np.ndarray  # (N,), how far to trust the pair
 
 
 @dataclass(frozen=True, eq=False)
@@ -206,7 +190,8 @@ def measure(photo: np.ndarray, mask: np.ndarray) -> Light | None:
         distance = distance - np.float32(astray)
         pairs = _edge_pairs(photo, distance, grid)
         _, profiles = _penumbra(light, distance, pairs, grid)
-    return Light(size, box, grid, _loss_per_cell(light, distance, pairs, grid), profiles, distance)
+    falls = measure_falls(photo, light, distance, side)
+    return Light(size, box, grid, _loss_per_cell(light, distance, falls, grid), profiles, distance)
 
 
 def _edge_pairs(photo: np.ndarray, distance: np.ndarray, grid: _Grid) -> _Pairs:
@@ -222,42 +207,20 @@ def _edge_pairs(photo: np.ndarray, distance: np.ndarray, grid: _Grid) -> _Pairs:
     weight = np.minimum(*weights)
     cells = weight > edge
     shaded, lit = log_light(means[0][cells]), log_light(means[1][cells])
-    return _Pairs(cells, shaded, lit, _without_outliers(lit - shaded, weight[cells]))
+    return _Pairs(cells, shaded, lit)
 
 
-def _without_outliers(fall: np.ndarray, weight: np.ndarray) -> np.ndarray:
-    """Return the weights (N,) after a few steps towards the fall of light (N, 3) on which most of the edge agrees."""
-    green = fall[:, 1] - (fall[:, 0] + fall[:, 2]) / 2
-    likely = weight / np.square(1 + np.square(green / _GREEN))
-    likely /= 1 + np.mean((fall - _TYPICAL) ** 2, axis=1) / _ATYPICAL**2
-    trusted = likely
-    for _ in range(5 if len(weight) else 0):
-        apart = fall - trusted @ fall / trusted.sum()
-        depth = apart.mean(axis=1)
-        hue = np.mean((apart - depth[:, None]) ** 2, axis=1)
-        trusted = likely / (1 + depth**2 / _OTHER_DEPTH**2 + hue / _OTHER_HUE**2) ** 2
-    return trusted
-
-
-def _loss_per_cell(light: np.ndarray, distance: np.ndarray, pairs: _Pairs, grid: _Grid) -> np.ndarray:
-    """Return the light that the shadow took, (rows, columns, 3), from near pairs of similar colour."""
+def _loss_per_cell(light: np.ndarray, distance: np.ndarray, falls: Falls, grid: _Grid) -> np.ndarray:
+    """Return the light that the shadow took, (rows, columns, 3)."""
     shadow = distance > 0
-    inside = np.minimum(distance[shadow] / (_BAND * grid.side), 1)
-    sums = grid.sums((*light[shadow].T, inside), np.ones_like(inside), shadow)
+    sums = grid.sums(light[shadow].T, np.ones(int(shadow.sum())), shadow)
     # The penumbra reaches into cells without shadow: they take the colour of their neighbours.
     for _ in range(2):
-        sums = np.where(sums[:, :, 4:] > 0, sums, _sum_of_neighbours(sums))
-    wanted = sums[:, :, 4] > 0
-    means = sums[wanted][:, :4] / sums[wanted][:, 4:]
+        sums = np.where(sums[:, :, 3:] > 0, sums, _sum_of_neighbours(sums))
+    wanted = sums[:, :, 3] > 0
+    means = sums[wanted][:, :3] / sums[wanted][:, 3:]
     loss = np.zeros((grid.rows, grid.columns, 3), np.float32)
-    if not len(pairs.weight):
-        loss[wanted] = _TYPICAL
-        return loss
-    apart = _squared_distances(grid.places(wanted), grid.places(pairs.cells)) / _NEAR**2
-    unlike = _squared_distances(means[:, :3], pairs.shaded) / _ALIKE**2
-    weight = pairs.weight / np.square((1 + apart) * (1 + unlike))
-    fall = weight @ (pairs.lit - pairs.shaded) / weight.sum(axis=1, keepdims=True)
-    loss[wanted] = np.maximum(fall + _SKY + _SKY_INSIDE * means[:, 3:] ** 2, 0)
+    loss[wanted] = np.maximum(falls.at(grid.places(wanted), means) + _SKY, 0)
     return loss
 
 
@@ -371,13 +334,6 @@ def _sum_of_neighbours(cells: np.ndarray) -> np.ndarray:
     padded = np.pad(cells, ((1, 1), (1, 1), (0, 0)))
     rows = padded[:-2] + padded[1:-1] + padded[2:]
     return rows[:, :-2] + rows[:, 1:-1] + rows[:, 2:]
-
-
-def _squared_distances(these: np.ndarray, those: np.ndarray) -> np.ndarray:
-    """Return |a - b|² for every row a of `these` and b of `those`, (N, M) float32."""
-    these, those = these.astype(np.float32), those.astype(np.float32)
-    squares = np.sum(these**2, axis=1)[:, None] + np.sum(those**2, axis=1)
-    return np.maximum(squares - 2 * (these @ those.T), 0)
 
 
 def _enlarge(cells: np.ndarray, grid: _Grid, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:

@@ -29,18 +29,23 @@ _ROUNDS = 4  # after which all votes agree well enough
 
 # At these distances a vote's weight falls to a quarter, or to a half for texture and for what is typical. Places in
 # picture sides, the others in the logarithm of light.
-_NEAR = 0.051
-_GREEN = 0.046
-_TEXTURE = 0.53
+_NEAR = 0.039
+_GREEN = 0.058
+_TEXTURE = 0.51
 _TYPICAL = np.array([1.09, 1.04, 0.95])
-_ATYPICAL = 0.8
-_OTHER_DEPTH, _OTHER_HUE = 0.255, 0.071  # from what all votes say
-_LOCAL_DEPTH, _LOCAL_HUE = 0.149, 0.059  # from what those of patches near it and like it say
-_NEIGHBOUR, _ALIKE = 0.152, 0.784  # which patches those are
-_PLACE_NEAR, _PLACE_ALIKE = 0.173, 0.915  # and which patches a place in the shadow listens to
+_ATYPICAL = 0.87
+_OTHER_DEPTH, _OTHER_HUE = 0.26, 0.064  # from what all votes say
+_LOCAL_DEPTH, _LOCAL_HUE = 0.166, 0.058  # from what those of patches near it and like it say
+_NEIGHBOUR, _ALIKE = 0.138, 0.72  # which patches those are
+_PLACE_NEAR, _PLACE_ALIKE = 0.15, 0.8  # and which patches a place in the shadow listens to
 
-_CROWD = 0.77  # power of a patch's votes that counts: many lit patches like it do not make it right many times over
-_WHOLE, _PLACE_WHOLE = 0.41, 0.085  # mean patches' worth of what all votes say that is added to the local votes
+_CROWD = 0.58  # power of a patch's votes that counts: many lit patches like it do not make it right many times over
+_WHOLE, _PLACE_WHOLE = 0.376, 0.073  # mean patches' worth of what all votes say that is added to the local votes
+
+# What the votes miss, logarithms of light: what casts the shadow hides some of the sky from the lit ground too, and a
+# place brighter than the rest of the shadow has lost a little more than the one tone curve says.
+_SKY = 0.022
+_BRIGHT = 0.073
 
 # Depth, warmth and green of a light (3,), such that the mean square over channels is the sum of their squares.
 _AXES = np.array([[2, 6**0.5, -(2**0.5)], [2, 0, 2 * 2**0.5], [2, -(6**0.5), -(2**0.5)]]) / 6
@@ -66,6 +71,7 @@ class Falls:
         fall: logarithm of the light that the shadow took from them, (N, 3).
         weight: how far to trust each, (N,), 1 on average.
         whole: the fall on which all of the shadow agrees, (3,).
+        level: mean logarithm of the shadow's light.
     """
 
     places: np.ndarray
@@ -73,10 +79,13 @@ class Falls:
     fall: np.ndarray
     weight: np.ndarray
     whole: np.ndarray
+    level: float
 
     def at(self, places: np.ndarray, light: np.ndarray) -> np.ndarray:
         """Return the light that the shadow took at `places`, (N, 2), whose shaded light is `light`, (N, 3)."""
-        return self._mean(places, light, _PLACE_NEAR, _PLACE_ALIKE, _PLACE_WHOLE)
+        found = self._mean(places, light, _PLACE_NEAR, _PLACE_ALIKE, _PLACE_WHOLE)
+        brighter = light.mean(axis=1, keepdims=True) - self.level
+        return np.maximum(found + _SKY + _BRIGHT * brighter, 0)
 
     def among_themselves(self) -> np.ndarray:
         """Return what the patches near each patch and of like colour agree on, (N, 3)."""
@@ -101,7 +110,7 @@ def measure_falls(photo: np.ndarray, light: np.ndarray, distance: np.ndarray, si
     shaded, lit = (_patches(photo, light, inwards, side) for inwards in (distance, -distance))
     if not len(shaded.weight) or not len(lit.weight):
         nothing = np.zeros((0, 3))
-        return Falls(np.zeros((0, 2)), nothing, nothing, np.zeros(0), _TYPICAL)
+        return Falls(np.zeros((0, 2)), nothing, nothing, np.zeros(0), _TYPICAL, float(light[distance > 0].mean()))
     ours, theirs = ((each.light @ _AXES).astype(np.float32).T for each in (shaded, lit))
     falls = theirs[:, None, :] - ours[:, :, None]
     likely = _likely(shaded, lit, falls)
@@ -159,7 +168,9 @@ def _counted(shaded: _Patches, falls: np.ndarray, votes: np.ndarray, whole: np.n
     fall = np.einsum("nm,cnm->nc", votes, falls, optimize=True) / np.maximum(total, 1e-30)[:, None]
     weight = total**_CROWD
     back = 3 * _AXES.T
-    return Falls(shaded.places, shaded.light, fall @ back, weight / max(weight.mean(), 1e-30), whole @ back)
+    weight /= max(weight.mean(), 1e-30)
+    level = float(shaded.weight @ shaded.light.mean(axis=1) / shaded.weight.sum())
+    return Falls(shaded.places, shaded.light, fall @ back, weight, whole @ back, level)
 
 
 def squared_distances(these: np.ndarray, those: np.ndarray) -> np.ndarray:

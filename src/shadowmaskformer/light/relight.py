@@ -40,7 +40,6 @@ _TOO_WIDE = 3 / 256  # a mask drawn wider than this is measured a second time fr
 _WHOLE = 0.5  # how strongly a cell's penumbra is drawn towards the whole shadow's
 _SOFTENED = 2  # pixels beside the edge in which it is found between the pixels
 _FAINT = 0.05  # depth up to which a photo stays as it was; from twice that on the correction counts in full
-_SKY = 0.026  # what casts the shadow hides some of the sky from the lit ground too: logarithm of the light
 
 
 def relight(photo: np.ndarray, mask: np.ndarray) -> Correction:
@@ -220,7 +219,7 @@ def _loss_per_cell(light: np.ndarray, distance: np.ndarray, falls: Falls, grid: 
     wanted = sums[:, :, 3] > 0
     means = sums[wanted][:, :3] / sums[wanted][:, 3:]
     loss = np.zeros((grid.rows, grid.columns, 3), np.float32)
-    loss[wanted] = np.maximum(falls.at(grid.places(wanted), means) + _SKY, 0)
+    loss[wanted] = falls.at(grid.places(wanted), means)
     return loss
 
 

@@ -23,6 +23,7 @@ import numpy as np
 from shadowmaskformer.light.tone import log_light
 
 _PATCHES = 40  # along the picture's side
+_ENOUGH = 512  # pixels along the side; of a picture with twice as many every second one is read
 _EDGE = 8 / 256  # nearer to the edge than this a pixel counts less: the penumbra lies there
 _FEWEST = 0.02  # of a patch's pixels, or of the fullest one's where no patch is full: fewer make no patch
 _ROUNDS = 4  # after which all votes agree well enough
@@ -107,39 +108,43 @@ def measure_falls(photo: np.ndarray, light: np.ndarray, distance: np.ndarray, si
         distance: of each pixel to the shadow's edge, (H, W), positive inside.
         side: of the square with the whole picture's area, in pixels.
     """
-    shaded, lit = (_patches(photo, light, inwards, side) for inwards in (distance, -distance))
+    every = max(round(side / _ENOUGH), 1)
+    photo, light, distance = (plane[::every, ::every] for plane in (photo, light, distance))
+    distance, side = distance / np.float32(every), side / every
+    gray = (light[..., 0] + light[..., 1] + light[..., 2]) / np.float32(3)
+    shaded, lit = (_patches(photo, gray, inwards, side) for inwards in (distance, -distance))
     if not len(shaded.weight) or not len(lit.weight):
         nothing = np.zeros((0, 3))
-        return Falls(np.zeros((0, 2)), nothing, nothing, np.zeros(0), _TYPICAL, float(light[distance > 0].mean()))
+        return Falls(np.zeros((0, 2)), nothing, nothing, np.zeros(0), _TYPICAL, float(light.mean()))
     ours, theirs = ((each.light @ _AXES).astype(np.float32).T for each in (shaded, lit))
     falls = theirs[:, None, :] - ours[:, :, None]
     likely = _likely(shaded, lit, falls)
-    votes = likely
-    for _ in range(_ROUNDS):
-        whole = np.einsum("nm,cnm->c", votes, falls, optimize=True) / votes.sum()
-        votes = likely * _agreement(falls, whole[:, None], _OTHER_DEPTH, _OTHER_HUE)
+    whole = _consensus(falls, likely)
+    votes = likely * _agreement(falls, whole[:, None], _OTHER_DEPTH, _OTHER_HUE)
     local = _counted(shaded, falls, votes, whole).among_themselves() @ _AXES
     votes = likely * _agreement(falls, local.T, _LOCAL_DEPTH, _LOCAL_HUE)
     return _counted(shaded, falls, votes, whole)
 
 
-def _patches(photo: np.ndarray, light: np.ndarray, inwards: np.ndarray, side: float) -> _Patches:
-    """Return the patches where the distance `inwards` is positive."""
+def _patches(photo: np.ndarray, gray: np.ndarray, inwards: np.ndarray, side: float) -> _Patches:
+    """Return the patches where the distance `inwards` is positive; `gray` is the logarithm of light, (H, W)."""
     size = max(side / _PATCHES, 1.0)
-    rows, columns = (np.arange(length) for length in inwards.shape)
-    across = int(columns[-1] / size) + 1
-    here = inwards > 0
-    patch = ((rows / size).astype(np.intp)[:, None] * across + (columns / size).astype(np.intp))[here]
-    row, column = np.nonzero(here)
-    trust = np.square(np.square(np.minimum(inwards[here] / np.float32(_EDGE * side), 1)))
-    gray = light[here].mean(axis=1)
-    values = (*photo[here].T, gray, np.square(gray), row, column)
-    weight = np.bincount(patch, trust)
-    full = weight > _FEWEST * min(size**2, weight.max(initial=0))
-    means = [np.bincount(patch, value * trust)[full] / weight[full] for value in values]
-    spread = np.sqrt(np.maximum(means[4] - np.square(means[3]), 0) + 1e-4)  # JPEG leaves a hundredth on plain ground
-    places = np.column_stack(means[5:]) / side
-    return _Patches(places, log_light(np.column_stack(means[:3])), np.log(spread), weight[full] / size**2)
+    rows, columns = (np.arange(length, dtype=np.float32) for length in inwards.shape)
+    tops, lefts = (np.unique((places / size).astype(np.intp), return_index=True)[1] for places in (rows, columns))
+    trust = np.clip(inwards * np.float32(1 / (_EDGE * side)), 0, 1)
+    for _ in range(2):
+        np.square(trust, out=trust)
+    across, down = np.add.reduceat(trust, lefts, axis=1), np.add.reduceat(trust, tops, axis=0)
+    weight = np.add.reduceat(across, tops, axis=0)
+    full = weight > _FEWEST * min(size**2, weight.max())
+    places = [np.add.reduceat(across * rows[:, None], tops, axis=0), np.add.reduceat(down * columns, lefts, axis=1)]
+    colours = np.add.reduceat(np.add.reduceat(photo * trust[:, :, None], tops, axis=0), lefts, axis=1)
+    trust *= gray
+    values = [np.add.reduceat(np.add.reduceat(plane, tops, axis=0), lefts, axis=1) for plane in (trust, trust * gray)]
+    *middle, mean, square = (plane[full] / weight[full] for plane in (*places, *values))
+    spread = np.sqrt(np.maximum(square - np.square(mean), 0) + 1e-4)  # JPEG leaves a hundredth on plain ground
+    light = log_light(colours[full] / weight[full][:, None])
+    return _Patches(np.column_stack(middle) / side, light, np.log(spread), weight[full] / size**2)
 
 
 def _likely(shaded: _Patches, lit: _Patches, falls: np.ndarray) -> np.ndarray:
@@ -154,12 +159,27 @@ def _likely(shaded: _Patches, lit: _Patches, falls: np.ndarray) -> np.ndarray:
     return np.outer(shaded.weight, lit.weight).astype(np.float32) / unlikely
 
 
+def _consensus(falls: np.ndarray, likely: np.ndarray) -> np.ndarray:
+    """Return the fall, (3,), on which most votes agree."""
+    falls, likely = falls.reshape(3, -1), likely.ravel()
+    votes = likely
+    for _ in range(_ROUNDS - 1):
+        votes = likely * _agreement(falls, falls @ votes / votes.sum(), _OTHER_DEPTH, _OTHER_HUE)
+    return falls @ votes / votes.sum()
+
+
 def _agreement(falls: np.ndarray, others: np.ndarray, depth: float, hue: float) -> np.ndarray:
-    """Return how well falls (3, N, M) agree with what others say, (3, N) or (3, 1)."""
-    apart = falls - others[:, :, None].astype(np.float32)
+    """Return how well falls (3, ..., M) agree with what others say, (3, ...)."""
+    apart = falls - others[..., None].astype(np.float32)
     np.square(apart, out=apart)
-    apart[1] += apart[2]
-    return 1 / np.square(1 + apart[0] / np.float32(depth**2) + apart[1] / np.float32(hue**2))
+    total, warm, green = apart
+    warm += green
+    warm *= np.float32(1 / hue**2)
+    total *= np.float32(1 / depth**2)
+    total += warm
+    total += 1
+    np.square(total, out=total)
+    return np.reciprocal(total, out=total)
 
 
 def _counted(shaded: _Patches, falls: np.ndarray, votes: np.ndarray, whole: np.ndarray) -> Falls:

@@ -1,13 +1,11 @@
-"""The floor that needs no learning: shadow light turned back into sunlight from what the mask's edge shows.
+"""The floor that a few constants describe: shadow light turned back into sunlight from what the photo itself shows.
 
-Everything is measured in the logarithm of light (`tone.py`), where a shadow takes the same from every material.
-On both sides of a shadow's edge lies mostly the same material in two lights. The picture is cut into a grid
-of cells; wherever the edge passes, the mean of a band inside and the mean of a band outside make one *pair*.
-Pairs that disagree with the rest, or with what sun and sky can do, lose their weight: there the edge of the shadow
-was also the edge of a thing. Every shadowed cell then takes the pairs that are near it and whose shaded colour
-resembles its own: that gives the light, per channel, that the shadow took from it.
+Everything is measured in the logarithm of light (`tone.py`), where a shadow takes the same from every material. How
+much it took, per channel, shaded and lit patches of like material tell (`patches.py`); it is kept in the cells of a
+grid over the picture.
 
-How softly the shadow ends is measured too: how far the light has fallen from the lit to the shaded band, as a
+How softly the shadow ends is measured too. Wherever the edge passes through a cell, the mean of a band inside and the
+mean of a band outside make one *pair*. How far the light has fallen from the lit to the shaded band, as a
 function of the distance to the mask's edge, gives the penumbra's profile, in every cell its own: a shadow is
 sharp where it touches what casts it and softens with the distance. If the middle of the whole shadow's profile
 lies off the edge, the mask was drawn too wide or too narrow, and the bands are measured again from where the

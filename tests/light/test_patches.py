@@ -5,6 +5,7 @@ from shadowmaskformer.light.patches import measure_falls
 from shadowmaskformer.light.tone import log_light
 
 SIDE = 160
+EDGE = 8 / 256
 FALL = np.array([1.0, 0.95, 0.85])
 
 
@@ -28,7 +29,7 @@ def noise(seed: int = 0) -> np.ndarray:
 
 def falls_in(light: np.ndarray, distance: np.ndarray):
     photo = shaded(light, distance)
-    return measure_falls(photo, log_light(photo), distance, SIDE)
+    return measure_falls(photo, log_light(photo), distance, SIDE, edge=EDGE)
 
 
 def test_one_ground_in_two_lights_gives_the_fall():
@@ -62,7 +63,7 @@ def test_without_both_sides_a_typical_shadow_is_assumed(inside):
     photo = np.full((SIDE, SIDE, 3), 0.4, np.float32)
     distance = np.full((SIDE, SIDE), 16 if inside else -16, np.float32)
     light = log_light(photo)
-    found = measure_falls(photo, light, distance, SIDE).at(np.array([[0.5, 0.5]]), light[:1, 0])[0]
+    found = measure_falls(photo, light, distance, SIDE, edge=EDGE).at(np.array([[0.5, 0.5]]), light[:1, 0])[0]
     assert ((found > 0.9) & (found < 1.2)).all()
 
 
@@ -77,5 +78,5 @@ def test_large_pictures_give_the_same_light_as_small_ones():
     small, distance = np.float32([0.9, 0.8, 0.7]) * noise(), distance_to()
     large, far = (np.repeat(np.repeat(plane, 8, axis=0), 8, axis=1) for plane in (small, distance))
     photo = shaded(large, far)
-    falls = measure_falls(photo, log_light(photo), 8 * far, 8 * SIDE)
+    falls = measure_falls(photo, log_light(photo), 8 * far, 8 * SIDE, edge=EDGE)
     np.testing.assert_allclose(falls.whole, falls_in(small, distance).whole, atol=0.01)

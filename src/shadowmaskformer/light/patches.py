@@ -24,7 +24,6 @@ from shadowmaskformer.light.tone import log_light
 
 _PATCHES = 40  # along the picture's side
 _ENOUGH = 512  # pixels along the side; of a picture with twice as many every second one is read
-_EDGE = 8 / 256  # nearer to the edge than this a pixel counts less: the penumbra lies there
 _FEWEST = 0.02  # of a patch's pixels, or of the fullest one's where no patch is full: fewer make no patch
 _ROUNDS = 4  # after which all votes agree well enough
 
@@ -99,7 +98,7 @@ class Falls:
         return (weight @ self.fall + whole * self.whole) / (weight.sum(axis=1, keepdims=True) + whole)
 
 
-def measure_falls(photo: np.ndarray, light: np.ndarray, distance: np.ndarray, side: float) -> Falls:
+def measure_falls(photo: np.ndarray, light: np.ndarray, distance: np.ndarray, side: float, *, edge: float) -> Falls:
     """Compare the shaded patches of a picture with its lit ones.
 
     Args:
@@ -107,12 +106,13 @@ def measure_falls(photo: np.ndarray, light: np.ndarray, distance: np.ndarray, si
         light: its logarithm of light.
         distance: of each pixel to the shadow's edge, (H, W), positive inside.
         side: of the square with the whole picture's area, in pixels.
+        edge: nearer to the edge than this a pixel counts less, since the penumbra lies there; in picture sides.
     """
     every = max(round(side / _ENOUGH), 1)
     photo, light, distance = (plane[::every, ::every] for plane in (photo, light, distance))
     distance, side = distance / np.float32(every), side / every
     gray = (light[..., 0] + light[..., 1] + light[..., 2]) / np.float32(3)
-    shaded, lit = (_patches(photo, gray, inwards, side) for inwards in (distance, -distance))
+    shaded, lit = (_patches(photo, gray, inwards, side, edge) for inwards in (distance, -distance))
     if not len(shaded.weight) or not len(lit.weight):
         nothing = np.zeros((0, 3))
         return Falls(np.zeros((0, 2)), nothing, nothing, np.zeros(0), _TYPICAL, float(light.mean()))
@@ -126,12 +126,12 @@ def measure_falls(photo: np.ndarray, light: np.ndarray, distance: np.ndarray, si
     return _counted(shaded, falls, votes, whole)
 
 
-def _patches(photo: np.ndarray, gray: np.ndarray, inwards: np.ndarray, side: float) -> _Patches:
+def _patches(photo: np.ndarray, gray: np.ndarray, inwards: np.ndarray, side: float, edge: float) -> _Patches:
     """Return the patches where the distance `inwards` is positive; `gray` is the logarithm of light, (H, W)."""
     size = max(side / _PATCHES, 1.0)
     rows, columns = (np.arange(length, dtype=np.float32) for length in inwards.shape)
     tops, lefts = (np.unique((places / size).astype(np.intp), return_index=True)[1] for places in (rows, columns))
-    trust = np.clip(inwards * np.float32(1 / (_EDGE * side)), 0, 1)
+    trust = np.clip(inwards * np.float32(1 / (edge * side)), 0, 1)
     for _ in range(2):
         np.square(trust, out=trust)
     across, down = np.add.reduceat(trust, lefts, axis=1), np.add.reduceat(trust, tops, axis=0)

@@ -34,6 +34,8 @@ _CELLS = 20  # along the picture's side
 _EDGE = 8 / 256  # nearer to the edge than this a band counts less: the penumbra lies there
 _BAND = 24 / 256  # how far from the edge the bands reach
 _PENUMBRA = 14 / 256  # how far from the edge the shadow may still fade
+_SOFT, _SOFTEST = 1.2, 1.8  # how many times as far from its edge a soft shadow is measured, at least and at most
+_NEARLY, _CLEAR = 0.9, 0.8  # a shadow is as soft as the depth `_NEARLY` lies inside the edge, in `_CLEAR` times `_EDGE`
 _TOO_WIDE = 3 / 256  # a mask drawn wider than this is measured a second time from the true edge
 _WHOLE = 0.5  # how strongly a cell's penumbra is drawn towards the whole shadow's
 _SOFTENED = 2  # pixels beside the edge in which it is found between the pixels
@@ -169,30 +171,41 @@ class Light:
 
 
 def measure(photo: np.ndarray, mask: np.ndarray) -> Light | None:
-    """Measure the light on both sides of the shadow's edge; arguments as for `relight`. None without a shadow."""
+    """Measure the light on both sides of the shadow's edge; arguments as for `relight`. None without a shadow.
+
+    A shadow that turns out to be soft is measured again, further away from its edge: nearer, all is half in the light.
+    """
     size = _checked_size(photo, mask)
-    shadow = mask > 0.5
-    if not shadow.any():
+    if not (mask > 0.5).any():
         return None
+    light, softness = _measure(photo, mask, size, 1.0)
+    return _measure(photo, mask, size, softness)[0] if softness > _SOFT else light
+
+
+def _measure(photo: np.ndarray, mask: np.ndarray, size: tuple[int, int], softness: float) -> tuple[Light, float]:
+    """Return the light, measured as far from the edge as suits a shadow of `softness`, and how soft it looks then."""
     side = _side(size)
-    box = _box_around(shadow, _reach(side))
+    reach = int(np.ceil(max(_BAND, _PENUMBRA) * softness * side)) + 1
+    box = _box_around(mask > 0.5, reach)
     photo, mask = photo[box], mask[box]
     light = log_light(photo)
     grid = _Grid.over(mask.shape, side)
-    distance = _signed_distance(mask, _reach(side))
-    pairs = _edge_pairs(photo, distance, grid)
-    whole, profiles = _penumbra(light, distance, pairs, grid)
+    distance = _signed_distance(mask, reach)
+    pairs = _edge_pairs(photo, distance, grid, softness)
+    whole, profiles = _penumbra(light, distance, pairs, grid, softness)
     astray = _edge_astray(whole, grid)
     if astray and (distance > astray).any():
         distance = distance - np.float32(astray)
-        pairs = _edge_pairs(photo, distance, grid)
-        _, profiles = _penumbra(light, distance, pairs, grid)
-    falls = measure_falls(photo, light, distance, side)
-    return Light(size, box, grid, _loss_per_cell(light, distance, falls, grid), profiles, distance)
+        pairs = _edge_pairs(photo, distance, grid, softness)
+        whole, profiles = _penumbra(light, distance, pairs, grid, softness)
+    falls = measure_falls(photo, light, distance, side, edge=_EDGE * softness)
+    lost = _loss_per_cell(light, distance, falls, grid)
+    inner = float(np.interp(_NEARLY, whole, _middles(whole)))
+    return Light(size, box, grid, lost, profiles, distance), min(inner / (_CLEAR * _EDGE * side), _SOFTEST)
 
 
-def _edge_pairs(photo: np.ndarray, distance: np.ndarray, grid: _Grid) -> _Pairs:
-    edge, band = _EDGE * grid.side, _BAND * grid.side
+def _edge_pairs(photo: np.ndarray, distance: np.ndarray, grid: _Grid, softness: float) -> _Pairs:
+    edge, band = _EDGE * softness * grid.side, _BAND * softness * grid.side
     means: list[np.ndarray] = []
     weights: list[np.ndarray] = []
     for inwards in (distance, -distance):
@@ -221,14 +234,16 @@ def _loss_per_cell(light: np.ndarray, distance: np.ndarray, falls: Falls, grid: 
     return loss
 
 
-def _penumbra(light: np.ndarray, distance: np.ndarray, pairs: _Pairs, grid: _Grid) -> tuple[np.ndarray, np.ndarray]:
+def _penumbra(
+    light: np.ndarray, distance: np.ndarray, pairs: _Pairs, grid: _Grid, softness: float
+) -> tuple[np.ndarray, np.ndarray]:
     """Return the share of the shadow's depth, [0, 1], in steps of a pixel across the edge: the profiles.
 
     The least-squares share of the way from the lit to the shaded light, made to rise from 0 outside to 1
     inside. One profile is the whole shadow's, (2 R,); each cell has its own, (rows, columns, 2 R), which it
     shares with its neighbours and which is the whole shadow's where they show little of the edge.
     """
-    reach = int(np.ceil(_PENUMBRA * grid.side))
+    reach = int(np.ceil(_PENUMBRA * softness * grid.side))
     abrupt = np.repeat([0.0, 1.0], reach)
     near = np.abs(distance) < reach
     sides = np.zeros((grid.rows, grid.columns, 6), np.float32)
@@ -366,11 +381,6 @@ def _box_around(shadow: np.ndarray, margin: int) -> tuple[slice, slice]:
 def _side(shape: tuple[int, ...]) -> float:
     """Return the side of the square with the picture's area."""
     return max(float(np.sqrt(shape[0] * shape[1])), 1.0)
-
-
-def _reach(side: float) -> int:
-    """Return how many pixels from the edge anything is measured or changed."""
-    return int(np.ceil(max(_BAND, _PENUMBRA) * side)) + 1
 
 
 def _checked_size(photo: np.ndarray, mask: np.ndarray) -> tuple[int, int]:

@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from shadowmaskformer.batch.worker import report
 from shadowmaskformer.errors import MaskError
 from shadowmaskformer.removal.remover import ShadowRemover
 
@@ -20,6 +21,12 @@ def name(remover: ShadowRemover, word: str, *, times: int = 1) -> tuple[str, str
 
 def raise_one_of_ours(remover: ShadowRemover) -> None:
     raise MaskError("a mask that does not fit", "paint it again with {grow_px=5}")
+
+
+def count(remover: ShadowRemover, upto: int) -> int:
+    for number in range(upto):
+        report(number / upto)
+    return os.nice(0)
 
 
 def die(remover: ShadowRemover) -> None:

@@ -49,7 +49,8 @@ class Gate:
     def __init__(self) -> None:
         self.open, self.killed, self.busy = threading.Event(), threading.Event(), threading.Event()
 
-    def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
+    def watch(self, heard: Callable[[float], None], function: Callable[..., Any], *arguments: Any) -> Any:
+        heard(0.25)
         self.busy.set()
         try:
             while not self.open.wait(0.01):

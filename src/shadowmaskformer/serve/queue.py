@@ -18,7 +18,7 @@ from shadowmaskformer.batch import Worker
 from shadowmaskformer.errors import RequestError, ShadowMaskFormerError, WorkerDiedError
 from shadowmaskformer.serve.limits import Limits
 from shadowmaskformer.serve.metrics import Metrics
-from shadowmaskformer.serve.tasks import Answer
+from shadowmaskformer.serve.tasks import Answer, warm_up
 
 log = logging.getLogger(__name__)
 
@@ -159,6 +159,8 @@ class Queue:
 
     async def _serve(self, worker: Worker) -> None:
         loop = asyncio.get_running_loop()
+        with suppress(Exception):  # what is wrong, the first job will say
+            await loop.run_in_executor(self._threads, worker.call, warm_up)
         while True:
             async with self._more:
                 await self._more.wait_for(lambda: bool(self._waiting))

@@ -34,6 +34,11 @@ class Answer:
     facts: dict[str, Any]
 
 
+def warm_up(remover: ShadowRemover) -> None:
+    """Load what the first photo would wait for."""
+    assert remover.detector
+
+
 def remove(remover: ShadowRemover, photo: bytes, mask: bytes | None, hints: Sequence[Hint], options: Options) -> Answer:
     """Return the photo without its shadow, as a file."""
     result = remover.remove_file(

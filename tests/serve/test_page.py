@@ -253,6 +253,10 @@ def test_a_result_is_compared_and_undone_and_follows_the_strength(page: Page):
     with_mask(page)
     page.click("#remove")
     idle(page, "done")
+    for width in (1241, 1100, 1061, 901, 620, 360, 960):  # nothing is cut off
+        page.set_viewport_size({"width": width, "height": 620})
+        cut = "[...document.querySelectorAll('#bar button, #bar input')].filter((each) => each.offsetParent"
+        assert page.evaluate(f"{cut} && each.getBoundingClientRect().right > innerWidth).map(({{ id }}) => id)") == []
     page.mouse.move(*at(page, 0.1, 0.1))
     right = at(page, 0.55, 0.5)  # inside the shadow, on the side of the result
     lit = brightness(page, right)

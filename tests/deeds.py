@@ -40,8 +40,8 @@ def open_files(remover: ShadowRemover) -> list[str]:
 
 def work_long(remover: ShadowRemover, begun: str, tidied: str) -> None:
     """Say that work has begun, and at its end, whatever ended it, that it was tidied up."""
-    Path(begun).write_text(str(os.getpid()))
     try:
+        Path(begun).write_text(str(os.getpid()))
         time.sleep(60)
     finally:
         Path(tidied).touch()

@@ -88,6 +88,7 @@ def test_a_crowd_for_a_moment():
     found = load(12, 2, 120)
     check(found, 5)
     assert np.median(found.health_s) < 0.2
+    assert found.grown_mb < 200
 
 
 @pytest.mark.slow

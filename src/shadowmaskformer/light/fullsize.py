@@ -6,6 +6,7 @@ the edge at each of the photo's own pixels (`Light.relit`). Nothing of the photo
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,13 +39,21 @@ class Restoration:
         relit = self.light.correction(photo).clamped(photo) if self.light else Correction.identity(*self.size)
         return relit.then(self.network.resized(*self.size)) if self.network else relit
 
-    def apply(self, levels: NDArray[Any], weight: Floats | None = None, mask: Floats | None = None) -> NDArray[Any]:
+    def apply(
+        self,
+        levels: NDArray[Any],
+        weight: Floats | None = None,
+        mask: Floats | None = None,
+        *,
+        progress: Callable[[float], None] = lambda share: None,
+    ) -> NDArray[Any]:
         """Return the restored photo.
 
         Args:
             levels: the photo's pixels, (H, W, 3), of any supported type.
             weight: how much of the restored photo each pixel takes, (h, w) of any size, [0, 1]; None for all of it.
             mask: (H, W), [0, 1]; pixels take at least this much.
+            progress: told the share of the photo that is restored, 0 to 1.
 
         Returns:
             As `levels`; bit for bit the same where the weight is 0.
@@ -53,6 +62,7 @@ class Restoration:
         result = levels.copy()
         strip = max(1, _STRIP_PIXELS // width)
         for first in range(0, height, strip):
+            progress(first / height)
             rows = slice(first, min(first + strip, height))
             share = self._share(rows, height, width, weight, mask)
             columns = slice(0, width) if share is None else _extent(share)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, TypeVar, Unpack, overload
 
@@ -44,6 +44,8 @@ RELIT_PIXELS = 1024 * 1024
 """The same for the floor, and for networks that look at a smaller copy anyway: only the relit photo costs more."""
 
 ImageT = TypeVar("ImageT")
+
+_READ, _FOUND, _RESTORED = 0.1, 0.35, 0.9  # share of the work that is done when the photo has been read, and so on
 
 
 class ShadowRemover:
@@ -257,6 +259,7 @@ class ShadowRemover:
         *,
         name: str | None = None,
         hints: Sequence[Hint] = (),
+        progress: Callable[[float], None] = lambda share: None,
         **options: Unpack[Options],
     ) -> RemovedFile:
         """Remove the shadow from a picture file and return the result as one, with all there is to say about it.
@@ -266,22 +269,30 @@ class ShadowRemover:
             mask: as for `remove`.
             name: of the file that the result is for; its ending chooses the format unless an option does.
             hints: as for `remove`.
+            progress: told the share of the work that is done, 0 to 1, whenever a part of it is.
             **options: see `Options`.
         """
 
         def restore(photo: Photo) -> Removal:
-            return self.remove_from_photo(photo, mask, hints=hints, **options)
+            progress(_READ)
+            return self.remove_from_photo(photo, mask, hints=hints, progress=progress, **options)
 
         return remove_file(source, restore, name, options)
 
     def remove_from_photo(
-        self, photo: Photo, mask: Any = None, *, hints: Sequence[Hint] = (), **options: Unpack[Options]
+        self,
+        photo: Photo,
+        mask: Any = None,
+        *,
+        hints: Sequence[Hint] = (),
+        progress: Callable[[float], None] = lambda share: None,
+        **options: Unpack[Options],
     ) -> Removal:
         """Remove the shadow from a photo that was read before, and say what happened."""
         chosen = complete(options)
         try:
             marked, detection, notes = self._mark(photo, mask, hints, chosen)
-            return self._remove(photo, marked, chosen, detection, [*photo.warnings, *notes])
+            return self._remove(photo, marked, chosen, detection, [*photo.warnings, *notes], progress)
         except MemoryError as error:
             size = f"{photo.width}x{photo.height}"
             raise ImageTooLargeError(f"{size} pixels do not fit in memory", "scale the photo down first") from error
@@ -321,7 +332,13 @@ class ShadowRemover:
         return ShadowDetector(runtime=runtime, device=given["device"], threads=given["threads"])
 
     def _remove(
-        self, photo: Photo, mask: Floats, chosen: Options, detection: Detection | None, notes: list[str]
+        self,
+        photo: Photo,
+        mask: Floats,
+        chosen: Options,
+        detection: Detection | None,
+        notes: list[str],
+        progress: Callable[[float], None],
     ) -> Removal:
         size = fit_pixels(photo.height, photo.width, self.working_pixels)
         small, marked = average_down(photo.pixels, *size), average_down(mask, *size)
@@ -329,12 +346,18 @@ class ShadowRemover:
         if not mask.any():
             return Removal(photo, photo, mask, None, detection, tuple(notes))
         found = self.find(small, marked)
+
+        def restoring(share: float) -> None:
+            progress(_FOUND + (_RESTORED - _FOUND) * share)
+
         if chosen["raw"]:
-            pixels, weight = found.apply(photo.pixels), None
+            pixels, weight = found.apply(photo.pixels, progress=restoring), None
         else:
             weight = _blend_weight(found, marked, mask.shape, chosen["feather_px"])
             strength = np.float32(chosen["strength"])
-            pixels = found.apply(photo.pixels, weight * strength, mask if strength == 1 else mask * strength)
+            least = mask if strength == 1 else mask * strength
+            pixels = found.apply(photo.pixels, weight * strength, least, progress=restoring)
+        progress(_RESTORED)
         return Removal(photo, photo.with_pixels(pixels), mask, found.correction(small), detection, tuple(notes), weight)
 
 

@@ -57,7 +57,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--overwrite", action="store_true", help="replace the output if it exists")
     parser.add_argument("--compare", action="store_true", help="also write a picture: before | mask | after")
     many = parser.add_argument_group("many photos")
-    many.add_argument("--recursive", action="store_true", help="look into subfolders; they are kept in the output")
+    many.add_argument(
+        "-r", "--recursive", action="store_true", help="look into subfolders; they are kept in the output"
+    )
     many.add_argument(
         "--masks", metavar="FOLDER", help="masks named like their photos (default: NAME-mask beside each photo)"
     )

@@ -56,6 +56,8 @@ def run(args: argparse.Namespace) -> int:
     ):  # fmt: skip
         show = _Show(args, bar, stdout)
         try:
+            if batch.total:
+                bar(0, batch.total)
             for outcome in batch:
                 counts[outcome.status] += 1
                 bare += isinstance(outcome.error, NoShadowError)

@@ -47,6 +47,7 @@ HELP = "remove the shadow from a photo"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
+    parser.usage = "%(prog)s PHOTO [PHOTO …] [--mask MASK] [-o OUTPUT] [options; --help lists them]"
     parser.add_argument("photos", nargs="+", metavar="PHOTO", help="photos and folders, or - for standard input")
     parser.add_argument(
         "--mask", help="the shadow: white on black, or painted on a transparent layer (default: shadows are found)"

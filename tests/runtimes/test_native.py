@@ -5,7 +5,9 @@ from __future__ import annotations
 import dataclasses
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -13,6 +15,9 @@ import pytest
 from shadowmaskformer import engine
 from shadowmaskformer.errors import ConfigError
 from shadowmaskformer.network import weights
+from shadowmaskformer.network.config import NetworkConfig
+from shadowmaskformer.network.kinds import KINDS, Kind, embed
+from shadowmaskformer.network.steps import SOURCE, Step
 from shadowmaskformer.removal.task import correct
 from shadowmaskformer.runtimes import load_session
 from shadowmaskformer.runtimes.native import NativeSession
@@ -56,6 +61,43 @@ def test_a_small_view_answers_at_the_pictures_size(embedding: str, photo: np.nda
     answer = correct(NativeSession(small, arrays), *given)
     assert answer.gain.shape == photo.shape
     assert not np.array_equal(answer.gain, start.gain)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepwiseConfig(NetworkConfig):
+    kind: ClassVar[str] = "stepwise"
+
+
+@pytest.mark.parametrize("size", [(32, 48), (31, 45), (1, 1)])
+def test_a_kind_of_steps_sees_zeros_beyond_a_picture_of_any_size(
+    size: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stepwise = pytest.importorskip("engine.stepwise")
+    steps = [
+        Step("conv", (SOURCE,), 8, "first", 3, 2, clipped=True),
+        Step("conv", (0,), 8, "second", 5, 2, depthwise=True),
+        Step("enlarge", (1,), 8),
+        Step("enlarge", (2,), 8),
+        Step("conv", (3,), 1, "head"),
+    ]
+    row = Kind(
+        config=StepwiseConfig,
+        inputs=lambda config: {"photo": 3},
+        project=lambda pictures, config: (pictures["photo"],),
+        channels=lambda config: 3,
+        head_channels=1,
+        network=lambda: pytest.fail("the engine needs no PyTorch"),
+        variants={},
+        steps=lambda config: steps,
+    )
+    monkeypatch.setitem(KINDS, "stepwise", row)
+    inputs = {"photo": np.random.default_rng(1).random((*size, 3), np.float32)}
+    arrays = stepwise.random_weights(steps, 3)
+    head = NativeSession(StepwiseConfig(), arrays).run(inputs)
+    below, right = (-side % 4 for side in size)
+    padded = np.pad(embed(StepwiseConfig(), inputs), ((0, below), (0, right), (0, 0)))
+    expected = stepwise.in_pytorch(steps, arrays, padded)[: size[0], : size[1]]
+    np.testing.assert_allclose(head, expected, rtol=0, atol=stepwise.TOLERANCE["network"])
 
 
 def test_a_gpu_is_refused(tiny_weights: Path) -> None:

@@ -1,13 +1,13 @@
 """The native engine: the network's forward pass, and training's fused blocks, in C++ without PyTorch.
 
-`Network` takes plain arrays and gives plain arrays. The instruction set is chosen when the extension loads; the
-environment variable `SHADOWMASKFORMER_ISA` (scalar, baseline, avx2, avx512) overrules it.
+`Network` and `StepNetwork` take plain arrays and give plain arrays. The instruction set is chosen when the extension
+loads; the environment variable `SHADOWMASKFORMER_ISA` (scalar, baseline, avx2, avx512) overrules it.
 """
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -56,19 +56,15 @@ def set_num_threads(count: int) -> None:
     _loaded().set_num_threads(count)
 
 
-class Network:
-    """The whole network with its weights packed for this processor; safe to call from several threads.
+class _Packed:
+    """A network whose weights are packed for this processor; safe to call from several threads."""
 
-    Args:
-        config: its configuration, `ModelConfig.to_dict()`.
-        weights: float32 arrays by their name in `ShadowMaskFormer.state_dict()`; copied.
-    """
-
-    def __init__(self, config: Mapping[str, Any], weights: Mapping[str, Floats]) -> None:
+    def __init__(self, name: str, description: Sequence[Any], weights: Mapping[str, Floats]) -> None:
+        """Make an object of the extension's class `name`, of what describes the network and its weights; copied."""
         isa()  # a wrong SHADOWMASKFORMER_ISA is not the weights' fault
-        arrays = {name: np.ascontiguousarray(array, np.float32) for name, array in weights.items()}
+        arrays = {key: np.ascontiguousarray(array, np.float32) for key, array in weights.items()}
         try:
-            self._network = _loaded().Network(dict(config), arrays)
+            self._network = getattr(_loaded(), name)(*description, arrays)
         except ValueError as error:
             raise WeightsError(str(error)) from None
 
@@ -80,8 +76,7 @@ class Network:
             threads: how many to use; None for `num_threads()`.
 
         Returns:
-            The head's channels, (H, W, heads) or (B, H, W, heads), with as many heads as `head.weight` has rows. A
-            shadow remover has four: K, then the three of B, of the soft reconstruction `J = K·x − B + x`.
+            The head's channels, (h, w, heads) or (B, h, w, heads).
         """
         try:
             return self._network.forward(np.ascontiguousarray(projected, np.float32), threads or 0)
@@ -91,3 +86,36 @@ class Network:
     def scratch_bytes(self, height: int, width: int, threads: int | None = None) -> int:
         """Memory that a call for one picture of this size takes besides its input and output."""
         return self._network.scratch_bytes(height, width, threads or 0)
+
+
+class Network(_Packed):
+    """The U of a `ShadowMaskFormer`; it takes pictures of any size.
+
+    Its head is as large as the picture, with as many channels as `head.weight` has rows. A shadow remover has four: K,
+    then the three of B, of the soft reconstruction `J = K·x − B + x`.
+
+    Args:
+        config: its configuration, `ModelConfig.to_dict()`.
+        weights: float32 arrays by their name in `ShadowMaskFormer.state_dict()`; copied.
+    """
+
+    def __init__(self, config: Mapping[str, Any], weights: Mapping[str, Floats]) -> None:
+        super().__init__("Network", (dict(config),), weights)
+
+
+class StepNetwork(_Packed):
+    """A convolutional network that a list of steps describes; its head is the last step's map.
+
+    Args:
+        steps: each a `Step` of `network/steps.py`.
+        channels: of the input.
+        weights: float32 arrays by the names that the steps give them; copied.
+    """
+
+    def __init__(self, steps: Sequence[Any], channels: int, weights: Mapping[str, Floats]) -> None:
+        super().__init__("StepNetwork", (list(steps), channels), weights)
+
+    @property
+    def multiple(self) -> int:
+        """What both sides of a picture must be multiples of."""
+        return self._network.multiple

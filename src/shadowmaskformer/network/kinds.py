@@ -20,6 +20,7 @@ from shadowmaskformer.errors import ArrayError, ConfigError, WeightsError
 from shadowmaskformer.network.config import DETECTORS, VARIANTS, DetectorConfig, ModelConfig, NetworkConfig
 from shadowmaskformer.network.embedding import embedding_of
 from shadowmaskformer.network.reconstruction import scaled
+from shadowmaskformer.network.steps import Step
 
 if TYPE_CHECKING:
     from shadowmaskformer.network.model import UNetwork
@@ -41,6 +42,7 @@ class Kind:
         head_channels: channels of its answer.
         network: imports and returns its PyTorch module.
         variants: its named configurations, for recipes; no two kinds share a name.
+        steps: (config) to what it does with them, step by step; None if it is a U, whose configuration says it.
     """
 
     config: type[NetworkConfig]
@@ -50,6 +52,7 @@ class Kind:
     head_channels: int
     network: Callable[[], type[UNetwork]]
     variants: Mapping[str, NetworkConfig]
+    steps: Callable[[Any], list[Step]] | None = None
 
 
 def _inputs(config: ModelConfig) -> dict[str, int]:

@@ -8,6 +8,7 @@
 
 #include "core/isa.h"
 #include "core/network.h"
+#include "core/step_network.h"
 #include "core/threads.h"
 
 namespace nb = nanobind;
@@ -41,44 +42,82 @@ smf::NetworkConfig read_config(const nb::dict& config) {
   return c;
 }
 
-void make_network(smf::Network* place, const nb::dict& config, const nb::dict& weights) {
-  std::vector<InputArray> alive;  // until the network has copied them
+// A table of weights that keeps their arrays alive, until a network has copied them.
+struct Weights {
+  std::vector<InputArray> arrays;
   smf::Parameters parameters;
-  for (auto [name, value] : weights) {
-    InputArray array;
-    if (!nb::try_cast(value, array))
-      throw std::invalid_argument("weight '" + nb::cast<std::string>(name) +
-                                  "' must be a contiguous float32 array in CPU memory");
-    smf::Parameter parameter{array.data(), {}};
-    for (std::size_t i = 0; i < array.ndim(); ++i) parameter.shape.push_back(array.shape(i));
-    parameters.emplace(nb::cast<std::string>(name), std::move(parameter));
-    alive.push_back(std::move(array));
+
+  explicit Weights(const nb::dict& weights) {
+    for (auto [name, value] : weights) {
+      InputArray array;
+      if (!nb::try_cast(value, array))
+        throw std::invalid_argument("weight '" + nb::cast<std::string>(name) +
+                                    "' must be a contiguous float32 array in CPU memory");
+      smf::Parameter parameter{array.data(), {}};
+      for (std::size_t i = 0; i < array.ndim(); ++i) parameter.shape.push_back(array.shape(i));
+      parameters.emplace(nb::cast<std::string>(name), std::move(parameter));
+      arrays.push_back(std::move(array));
+    }
   }
-  new (place) smf::Network(read_config(config), parameters);
+};
+
+void make_network(smf::Network* place, const nb::dict& config, const nb::dict& weights) {
+  new (place) smf::Network(read_config(config), Weights(weights).parameters);
 }
 
-OutputArray forward(const smf::Network& network, const InputArray& projected, int threads) {
+void make_step_network(smf::StepNetwork* place, const nb::sequence& steps, int channels, const nb::dict& weights) {
+  std::vector<smf::Step> list;
+  for (const nb::handle step : steps) {
+    smf::Step each;
+    each.op = nb::cast<std::string>(step.attr("op"));
+    for (const nb::handle input : step.attr("inputs")) each.inputs.push_back(nb::cast<int>(input));
+    each.channels = nb::cast<int>(step.attr("channels"));
+    each.name = nb::cast<std::string>(step.attr("name"));
+    each.side = nb::cast<int>(step.attr("side"));
+    each.stride = nb::cast<int>(step.attr("stride"));
+    each.depthwise = nb::cast<bool>(step.attr("depthwise"));
+    each.clipped = nb::cast<bool>(step.attr("clipped"));
+    list.push_back(std::move(each));
+  }
+  const Weights table(weights);
+  new (place) smf::StepNetwork(list, channels, smf::checked(table.parameters));
+}
+
+smf::StepNetwork::Size head_size(const smf::StepNetwork& network, int height, int width) {
+  return network.head_size(height, width);
+}
+smf::StepNetwork::Size head_size(const smf::Network&, int height, int width) { return {height, width}; }
+
+template <class AnyNetwork>
+OutputArray forward(const AnyNetwork& network, const InputArray& projected, int threads) {
   const std::size_t dims = projected.ndim();
   const std::string channels = std::to_string(network.channels());
   if ((dims != 3 && dims != 4) || projected.shape(dims - 1) != std::size_t(network.channels()))
     throw std::invalid_argument("projected must be (H, W, " + channels + ") or (B, H, W, " + channels + "), got " +
                                 std::to_string(dims) + " dimensions" +
                                 (dims ? ", the last of size " + std::to_string(projected.shape(dims - 1)) : ""));
-  std::size_t count = network.head_channels(), shape[4] = {1, 1, 1, count};
+  int sides[3] = {1, 1, 1};  // batch, height, width
   for (std::size_t i = 0; i + 1 < dims; ++i) {
     if (projected.shape(i) < 1 || projected.shape(i) > 1 << 20)
       throw std::invalid_argument("projected has a side of " + std::to_string(projected.shape(i)) +
                                   "; sizes go from 1 to 1048576");
-    shape[i + 4 - dims] = projected.shape(i);
-    count *= projected.shape(i);
+    sides[i + 4 - dims] = int(projected.shape(i));
   }
-  float* head = new float[count];
+  const smf::StepNetwork::Size size = head_size(network, sides[1], sides[2]);
+  const std::size_t shape[4] = {std::size_t(sides[0]), std::size_t(size.height), std::size_t(size.width),
+                                std::size_t(network.head_channels())};
+  float* head = new float[shape[0] * shape[1] * shape[2] * shape[3]];
   nb::capsule owner(head, [](void* data) noexcept { delete[] static_cast<float*>(data); });
   {
     nb::gil_scoped_release release;
-    network.forward(int(shape[0]), int(shape[1]), int(shape[2]), projected.data(), head, threads);
+    network.forward(sides[0], sides[1], sides[2], projected.data(), head, threads);
   }
   return OutputArray(head, dims, shape + 4 - dims, owner);
+}
+
+template <class AnyNetwork>
+std::size_t scratch_bytes(const AnyNetwork& network, int height, int width, int threads) {
+  return network.scratch_bytes(height, width, threads > 0 ? threads : smf::num_threads());
 }
 
 }  // namespace
@@ -89,12 +128,15 @@ NB_MODULE(_native, module) {
   module.def("set_num_threads", &smf::set_num_threads, "count"_a, "Set the threads that later calls may use.");
   nb::class_<smf::Network>(module, "Network", "The network with its weights packed.")
       .def("__init__", &make_network, "config"_a, "weights"_a)
-      .def("forward", &forward, "projected"_a, "threads"_a = 0, "The head's channels, (.., H, W, heads), for an embedded picture.")
-      .def(
-          "scratch_bytes",
-          [](const smf::Network& network, int height, int width, int threads) {
-            return network.scratch_bytes(height, width, threads > 0 ? threads : smf::num_threads());
-          },
-          "height"_a, "width"_a, "threads"_a = 0, "Scratch memory that a call takes.");
+      .def("forward", &forward<smf::Network>, "projected"_a, "threads"_a = 0,
+           "The head's channels, (.., H, W, heads), for an embedded picture.")
+      .def("scratch_bytes", &scratch_bytes<smf::Network>, "height"_a, "width"_a, "threads"_a = 0,
+           "Scratch memory that a call takes.");
+  nb::class_<smf::StepNetwork>(module, "StepNetwork", "A network that a list of steps describes.")
+      .def("__init__", &make_step_network, "steps"_a, "channels"_a, "weights"_a)
+      .def_prop_ro("multiple", &smf::StepNetwork::multiple, "What both sides of a picture must be multiples of.")
+      .def("forward", &forward<smf::StepNetwork>, "projected"_a, "threads"_a = 0, "The last step's map.")
+      .def("scratch_bytes", &scratch_bytes<smf::StepNetwork>, "height"_a, "width"_a, "threads"_a = 0,
+           "Scratch memory that a call takes.");
   bind_training(module);
 }

@@ -28,7 +28,7 @@ constexpr std::size_t packed_size(int outputs, int inputs) { return std::size_t(
 // Tokens of a window, rounded up to whole vectors.
 constexpr int padded_tokens(int window) { return (window * window + 7) / 8 * 8; }
 
-// Depthwise 5x5: weight is (25, channels), tap after tap; bias (channels) or null.
+// Depthwise convolution, 5x5 in the blocks: weight is (taps, channels), tap after tap; bias (channels) or null.
 struct Depthwise {
   const float* weight;
   const float* bias;

@@ -37,12 +37,6 @@ struct Fusion {
   int hidden;
 };
 
-std::string shape_text(const Shape& shape) {
-  std::string text = "(";
-  for (std::size_t i = 0; i < shape.size(); ++i) text += (i ? ", " : "") + std::to_string(shape[i]);
-  return text + ")";
-}
-
 // A side that only the weights know: side `axis` of a convolution's weight. 1 for a weight that is missing or no
 // convolution's; the check of its shape then says what is wrong.
 int convolution_side(const Parameters& parameters, const char* name, int axis) {
@@ -55,18 +49,6 @@ NetworkConfig with_ends(NetworkConfig config, const Parameters& parameters) {
   config.channels = convolution_side(parameters, "embed.weight", 1);
   config.head_channels = convolution_side(parameters, "head.weight", 0);
   return config;
-}
-
-ParameterSource checked(const Parameters& parameters) {
-  return [&](const std::string& name, const Shape& shape) {
-    const auto found = parameters.find(name);
-    if (found == parameters.end())
-      throw std::invalid_argument("weights lack '" + name + "'; use weights made for this configuration");
-    if (found->second.shape != shape)
-      throw std::invalid_argument("weight '" + name + "' is " + shape_text(found->second.shape) + ", expected " +
-                                  shape_text(shape) + "; use weights made for this configuration");
-    return found->second.data;
-  };
 }
 
 }  // namespace
@@ -103,16 +85,11 @@ struct Network::Impl {
     return packer(Packer::matrix_bytes(outputs, inputs)).matrix(weight, bias, outputs, inputs);
   }
 
-  // (outputs, inputs, side, side) to a matrix whose inputs are ordered (row, column, channel).
   Matrix convolution(const std::string& name, std::size_t outputs, std::size_t inputs, std::size_t side) {
-    const std::size_t taps = side * side;
     const float* weight = parameter(name + ".weight", {outputs, inputs, side, side});
-    std::vector<float> ordered(outputs * inputs * taps);
-    for (std::size_t n = 0; n < outputs; ++n)
-      for (std::size_t c = 0; c < inputs; ++c)
-        for (std::size_t tap = 0; tap < taps; ++tap)
-          ordered[(n * taps + tap) * inputs + c] = weight[(n * inputs + c) * taps + tap];
-    return packed(ordered.data(), parameter(name + ".bias", {outputs}), int(outputs), int(inputs * taps));
+    const float* bias = parameter(name + ".bias", {outputs});
+    return packer(Packer::matrix_bytes(int(outputs), int(inputs * side * side)))
+        .convolution(weight, bias, int(outputs), int(inputs), int(side), int(inputs));
   }
 
   // One matrix for each row of a 2x2 square. PixelShuffle's outputs are ordered (channel, row, column).

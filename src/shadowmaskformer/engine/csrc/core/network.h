@@ -1,17 +1,13 @@
 // The whole network's forward pass from a plain table of weights; knows neither Python nor PyTorch.
 #pragma once
 
-#include <functional>
 #include <memory>
-#include <string>
-#include <unordered_map>
-#include <vector>
+
+#include "core/parameters.h"
 
 namespace smf {
 
 constexpr int kStages = 5;
-
-using Shape = std::vector<std::size_t>;
 
 // The network's shape: what the forward pass needs of ModelConfig in config.py, and what only the weights know.
 struct NetworkConfig {
@@ -25,16 +21,6 @@ struct NetworkConfig {
   int channels = 3;       // that the first convolution reads
   int head_channels = 4;  // that the last one writes
 };
-
-// A parameter as PyTorch lays it out, row by row.
-struct Parameter {
-  const float* data;
-  Shape shape;
-};
-using Parameters = std::unordered_map<std::string, Parameter>;  // by their name in ShadowMaskFormer.state_dict()
-
-// Yields a parameter's numbers by its name. Only the network's constructor knows which names and shapes there are.
-using ParameterSource = std::function<const float*(const std::string& name, const Shape& shape)>;
 
 class Network {
  public:

@@ -91,20 +91,31 @@ Matrix Packer::matrix(const float* weight, const float* bias, int outputs, int i
   return {inputs, padded(outputs), to, vector(bias, outputs)};
 }
 
+Matrix Packer::convolution(const float* weight, const float* bias, int outputs, int inputs, int side, int stored) {
+  const std::size_t taps = std::size_t(side) * side;
+  std::vector<float> ordered(outputs * taps * stored);
+  for (std::size_t n = 0; n < std::size_t(outputs); ++n)
+    for (int c = 0; c < inputs; ++c)
+      for (std::size_t tap = 0; tap < taps; ++tap)
+        ordered[(n * taps + tap) * stored + c] = weight[(n * inputs + c) * taps + tap];
+  return matrix(ordered.data(), bias, outputs, int(taps * stored));
+}
+
 Matrix Packer::transposed(const float* weight, int outputs, int inputs) {
   float* to = arena_.floats(packed_size(inputs, outputs));
   pack_(weight, inputs, outputs, 1, inputs, to);
   return {outputs, padded(inputs), to, nullptr};
 }
 
-std::size_t Packer::depthwise_bytes(int channels) {
-  return Arena::bytes(std::size_t(kTaps) * channels) + vector_bytes(channels);
+std::size_t Packer::depthwise_bytes(int channels, int side) {
+  return Arena::bytes(std::size_t(side) * side * padded(channels)) + vector_bytes(channels);
 }
 
-Depthwise Packer::depthwise(const float* weight, const float* bias, int channels) {
-  float* taps = arena_.floats(std::size_t(kTaps) * channels);
-  for (int tap = 0; tap < kTaps; ++tap)
-    for (int c = 0; c < channels; ++c) taps[tap * channels + c] = weight[c * kTaps + tap];
+Depthwise Packer::depthwise(const float* weight, const float* bias, int channels, int side) {
+  const int count = side * side, stored = padded(channels);
+  float* taps = arena_.floats(std::size_t(count) * stored);
+  for (int tap = 0; tap < count; ++tap)
+    for (int c = 0; c < stored; ++c) taps[tap * stored + c] = c < channels ? weight[c * count + tap] : 0.0f;
   return {taps, vector(bias, channels)};
 }
 

@@ -31,11 +31,15 @@ class Packer {
   static std::size_t matrix_bytes(int outputs, int inputs);
   // Outputs are padded to a multiple of 8 with zeros.
   Matrix matrix(const float* weight, const float* bias, int outputs, int inputs);
+  // A convolution's weight, (outputs, inputs, side, side), to a matrix whose inputs are ordered (row, column, channel).
+  // Tokens may be longer than their channels: they have `stored` floats, of which the last ones count for nothing.
+  Matrix convolution(const float* weight, const float* bias, int outputs, int inputs, int side, int stored);
   // The weight transposed, without a bias: inputs become outputs.
   Matrix transposed(const float* weight, int outputs, int inputs);
 
-  static std::size_t depthwise_bytes(int channels);
-  Depthwise depthwise(const float* weight, const float* bias, int channels);
+  // A kernel of side x side. Channels are padded to a multiple of 8 with zeros.
+  static std::size_t depthwise_bytes(int channels, int side = 5);
+  Depthwise depthwise(const float* weight, const float* bias, int channels, int side = 5);
 
   static std::size_t conv_block_bytes(int channels, int hidden);
   ConvBlock conv_block(int channels, int hidden, const ConvBlockTensors<const float>& weights);

@@ -1,4 +1,4 @@
-// The depthwise 5x5 convolution of one row of tokens, and the gradient of its taps.
+// The depthwise convolution of one row of tokens, and the gradient of the taps of a 5x5 one.
 #pragma once
 
 #include "core/blocks.h"
@@ -19,40 +19,42 @@ SMF_INLINE void for_lanes(int channels, const Body& body) {
   for (; c < channels; c += 8) body(c, PanelShape<8, 1>{});
 }
 
-// G outputs of L channels. rows[dy] points at the token two to the left of the first output; each input is loaded once
-// per kernel row and used up to five times.
-template <int L, int G>
-SMF_INLINE void depthwise_tile(const float* const rows[5], long at, int channels, const float* taps, Vec<L> start,
-                               float* out) {
+// G outputs of L channels, of a kernel of kSide x kSide. rows[dy] points at the first token that the first output sees;
+// each input is loaded once per kernel row and used by every output that sees it.
+template <int L, int G, int kSide, int kStride>
+SMF_INLINE void depthwise_tile(const float* const rows[kSide], long at, int channels, const float* taps, Vec<L> start,
+                               bool clipped, float* out) {
   Vec<L> sums[G];
   for (int g = 0; g < G; ++g) sums[g] = start;
 #pragma GCC unroll 1
-  for (int dy = 0; dy < 5; ++dy) {
-    Vec<L> tap[5];
-    for (int dx = 0; dx < 5; ++dx) tap[dx] = load<L>(taps + (dy * 5 + dx) * channels);
+  for (int dy = 0; dy < kSide; ++dy) {
+    Vec<L> tap[kSide];
+    for (int dx = 0; dx < kSide; ++dx) tap[dx] = load<L>(taps + (dy * kSide + dx) * channels);
     const float* row = rows[dy] + at;
-#pragma GCC unroll 12
-    for (int i = 0; i < G + 4; ++i) {
+#pragma GCC unroll 24
+    for (int i = 0; i < (G - 1) * kStride + kSide; ++i) {
       const Vec<L> x = load<L>(row + long(i) * channels);
-#pragma GCC unroll 5
-      for (int dx = 0; dx < 5; ++dx)
-        if (i - dx >= 0 && i - dx < G) sums[i - dx] += x * tap[dx];
+#pragma GCC unroll 8
+      for (int dx = 0; dx < kSide; ++dx)
+        if (i - dx >= 0 && (i - dx) % kStride == 0 && (i - dx) / kStride < G) sums[(i - dx) / kStride] += x * tap[dx];
     }
   }
-  for (int g = 0; g < G; ++g) store<L>(out + long(g) * channels, sums[g]);
+  for (int g = 0; g < G; ++g) store<L>(out + long(g) * channels, clipped ? relu6<L>(sums[g]) : sums[g]);
 }
 
-// One output row: out[x] = bias + sum over taps of rows[dy][x + dx], `columns` tokens without gaps. rows[dy] begins two
-// tokens to the left of the output.
-SMF_INLINE void depthwise_row(const float* const rows[5], int columns, int channels, const Depthwise& conv, float* out) {
+// One output row: out[x] = bias + sum over taps of rows[dy][stride x + dx], `columns` tokens without gaps. rows[dy]
+// begins at the first token that the first output sees.
+template <int kSide = 5, int kStride = 1>
+SMF_INLINE void depthwise_row(const float* const rows[kSide], int columns, int channels, const Depthwise& conv,
+                              float* out, bool clipped = false) {
   for_lanes(channels, [&](int c, auto shape) {
     constexpr int L = shape.lanes;
     const Vec<L> start = conv.bias ? load<L>(conv.bias + c) : Vec<L>{};
     const float* taps = conv.weight + c;
     int x = 0;
     const auto tile_at = [&](auto tokens) {
-      const long at = long(x) * channels + c;
-      depthwise_tile<L, tokens.columns>(rows, at, channels, taps, start, out + at);
+      depthwise_tile<L, tokens.columns, kSide, kStride>(rows, long(x) * kStride * channels + c, channels, taps, start,
+                                                        clipped, out + long(x) * channels + c);
       x += tokens.columns;
     };
     while (x + kColumns <= columns) tile_at(PanelShape<1, kColumns>{});

@@ -22,8 +22,8 @@
 namespace smf {
 namespace SMF_ISA {
 
-// gate: results become 0 where Terms::gate is not positive.
-enum class Finish { plain, relu, gate };
+// relu6: results are held to [0, 6]. gate: they become 0 where Terms::gate is not positive.
+enum class Finish { plain, relu, relu6, gate };
 
 // What the sums start with, and the gate. Any pointer may be null.
 struct Terms {
@@ -69,6 +69,7 @@ SMF_INLINE void tile(int steps, const float* a, long a_row, long a_step, const f
     for (int v = 0; v < V; ++v) {
       Vec<L> y = sums[r][v];
       if (finish == Finish::relu) y = max<L>(y, Vec<L>{});
+      if (finish == Finish::relu6) y = relu6<L>(y);
       if (finish == Finish::gate) y = load<L>(terms.gate + r * terms.gate_row + v * L) > 0.0f ? y : Vec<L>{};
       if (highest) highest[v] = max<L>(highest[v], y);
       store<L>(out + r * out_row + v * L, y);

@@ -52,6 +52,11 @@ SMF_INLINE Vec<L> max(Vec<L> a, Vec<L> b) {
   return a > b ? a : b;
 }
 template <int L>
+SMF_INLINE Vec<L> relu6(Vec<L> v) {
+  const Vec<L> floor = max<L>(v, Vec<L>{}), six = splat<L>(6.0f);
+  return floor < six ? floor : six;
+}
+template <int L>
 SMF_INLINE float sum(Vec<L> v) {
   float total = 0;
   for (int i = 0; i < L; ++i) total += v[i];

@@ -4,8 +4,9 @@
 //     cmake --build build/address && build/address/engine_check
 //
 // A small network with every kind of block, at sizes that leave something over everywhere, from several threads at
-// once; every result is compared bit by bit with that of one thread alone. Then a training step of each kind of block,
-// whose sums over threads may differ in the last digits. Prints "ok" and returns 0 if nothing was found.
+// once; every result is compared bit by bit with that of one thread alone. The same for a list of steps with every kind
+// of step, and of operation that several steps become. Then a training step of each kind of block, whose sums over
+// threads may differ in the last digits. Prints "ok" and returns 0 if nothing was found.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -14,6 +15,7 @@
 
 #include "core/isa.h"
 #include "core/network.h"
+#include "core/step_network.h"
 #include "core/threads.h"
 #include "core/training.h"
 
@@ -46,8 +48,9 @@ std::unique_ptr<float[]> picture(int height, int width, int channels) {
   return pixels;
 }
 
-bool same_from_all_threads(const smf::Network& network, int height, int width) {
-  const std::size_t count = std::size_t(height) * width * network.head_channels();
+// `count`: floats of the result.
+template <class AnyNetwork>
+bool same_from_all_threads(const AnyNetwork& network, int height, int width, std::size_t count) {
   const auto pixels = picture(height, width, network.channels());
   const auto alone = std::make_unique<float[]>(count);
   network.forward(1, height, width, pixels.get(), alone.get(), 1);
@@ -61,6 +64,39 @@ bool same_from_all_threads(const smf::Network& network, int height, int width) {
     });
   for (std::thread& caller : callers) caller.join();
   return same[0] && same[1] && same[2];
+}
+
+bool same_from_all_threads(const smf::Network& network, int height, int width) {
+  return same_from_all_threads(network, height, width, std::size_t(height) * width * network.head_channels());
+}
+
+bool same_from_all_threads(const smf::StepNetwork& network, int height, int width) {
+  const smf::StepNetwork::Size size = network.head_size(height, width);
+  return same_from_all_threads(network, height, width, std::size_t(size.height) * size.width * network.head_channels());
+}
+
+// Inverted bottlenecks of every side and stride, and what joins them; maps of 40 and 20 channels, 1 channel out.
+std::vector<smf::Step> steps_of_every_kind() {
+  std::vector<smf::Step> steps;
+  const auto add = [&](const smf::Step& step) {
+    steps.push_back(step);
+    return int(steps.size()) - 1;
+  };
+  int at = add({"conv", {smf::kSource}, 40, "stem", 3, 2, false, true});
+  for (int side : {3, 5, 7})
+    for (int stride : {1, 2}) {
+      const std::string name = std::to_string(side) + std::to_string(stride);
+      const int wide = add({"conv", {at}, 168, "expand" + name, 1, 1, false, true});
+      const int mixed = add({"conv", {wide}, 168, "mix" + name, side, stride, true, true});
+      const int narrow = add({"conv", {mixed}, 40, "project" + name});
+      at = stride == 1 ? add({"add", {at, narrow}, 40}) : narrow;
+    }
+  at = add({"conv", {at}, 20, "narrow"});
+  at = add({"add", {at, add({"conv", {add({"mean", {at}, 20})}, 20, "context"})}, 20});
+  at = add({"add", {add({"enlarge", {at}, 20}), add({"enlarge", {at}, 20})}, 20});
+  at = add({"conv", {at}, 20, "alone", 5, 1, true, false});
+  add({"conv", {at}, 1, "head", 3});
+  return steps;
 }
 
 // Arrays of a training step: each in a block of its own size, so that reading or writing past any of them is seen.
@@ -182,6 +218,17 @@ int main() {
         return 1;
       }
   }
+  RandomParameters parameters;
+  const smf::StepNetwork steps(
+      steps_of_every_kind(), 6,
+      smf::ParameterSource([&](const std::string&, const smf::Shape& shape) { return parameters(shape); }));
+  // In the larger picture the first maps are too large for the cache, so they are made row by row.
+  const int sizes[][2] = {{16, 16}, {16, 48}, {80, 176}};
+  for (const auto& size : sizes)
+    if (!same_from_all_threads(steps, size[0], size[1])) {
+      std::printf("steps, %dx%d: several threads give another result than one\n", size[0], size[1]);
+      return 1;
+    }
   if (!training_agrees()) {
     std::printf("a training step of several threads gives another result than of one\n");
     return 1;

@@ -315,7 +315,9 @@ def _depth(
     row, column = np.nonzero(np.abs(distance) < reach)
     if not row.size:
         return depth
-    tall = sample(profiles.astype(np.float32), _place(rows, grid.rows, grid.side), np.arange(grid.columns))
+    tall = sample(
+        profiles.astype(np.float32), _place(rows, grid.rows, grid.side), np.arange(grid.columns, dtype=np.float32)
+    )
     across = _place(columns, grid.columns, grid.side)[column]
     along = np.clip(distance[row, column] + np.float32(reach - 0.5), 0, 2 * reach - 1)
     left, before = across.astype(np.intp), along.astype(np.intp)

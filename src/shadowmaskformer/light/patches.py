@@ -162,10 +162,15 @@ def _likely(shaded: _Patches, lit: _Patches, falls: np.ndarray) -> np.ndarray:
 def _consensus(falls: np.ndarray, likely: np.ndarray) -> np.ndarray:
     """Return the fall, (3,), on which most votes agree."""
     falls, likely = falls.reshape(3, -1), likely.ravel()
+
+    def mean(votes: np.ndarray) -> np.ndarray:
+        # Not `falls @ votes`: its last digits depend on the number of threads.
+        return np.einsum("cn,n->c", falls, votes) / votes.sum()
+
     votes = likely
     for _ in range(_ROUNDS - 1):
-        votes = likely * _agreement(falls, falls @ votes / votes.sum(), _OTHER_DEPTH, _OTHER_HUE)
-    return falls @ votes / votes.sum()
+        votes = likely * _agreement(falls, mean(votes), _OTHER_DEPTH, _OTHER_HUE)
+    return mean(votes)
 
 
 def _agreement(falls: np.ndarray, others: np.ndarray, depth: float, hue: float) -> np.ndarray:

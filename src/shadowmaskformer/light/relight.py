@@ -288,7 +288,11 @@ def _depth(
     depth = (distance > 0).astype(np.float32)
     reach = profiles.shape[2] // 2
     row, column = np.nonzero(np.abs(distance) < reach)
-    tall = np.tensordot(_bilinear(rows, grid.rows, grid.side), profiles.astype(np.float32), axes=1)
+    if not row.size:
+        return depth
+    tall = sample(
+        profiles.astype(np.float32), _place(rows, grid.rows, grid.side), np.arange(grid.columns, dtype=np.float32)
+    )
     across = _place(columns, grid.columns, grid.side)[column]
     along = np.clip(distance[row, column] + np.float32(reach - 0.5), 0, 2 * reach - 1)
     left, before = across.astype(np.intp), along.astype(np.intp)
@@ -350,18 +354,7 @@ def _sum_of_neighbours(cells: np.ndarray) -> np.ndarray:
 
 def _enlarge(cells: np.ndarray, grid: _Grid, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
     """Return cell values (rows, columns, 3) as a smooth picture (N, M, 3), bilinear."""
-    tall = np.tensordot(_bilinear(rows, grid.rows, grid.side), cells, axes=1)
-    wide = _bilinear(columns, grid.columns, grid.side)
-    picture = np.empty((len(rows), len(columns), 3), np.float32)
-    for channel in range(3):
-        np.matmul(tall[:, :, channel], wide.T, out=picture[:, :, channel])
-    return picture
-
-
-def _bilinear(pixels: np.ndarray, cells: int, side: float) -> np.ndarray:
-    """Return the weights (N, cells) with which each pixel sees the middles of the cells."""
-    place = _place(pixels, cells, side)
-    return np.maximum(1 - np.abs(place[:, None] - np.arange(cells, dtype=np.float32)), 0)
+    return sample(cells, _place(rows, grid.rows, grid.side), _place(columns, grid.columns, grid.side))
 
 
 def _place(pixels: np.ndarray, cells: int, side: float) -> np.ndarray:

@@ -14,7 +14,8 @@ import pytest
 from PIL import Image
 
 import shadowmaskformer
-from shadowmaskformer.cli import build_parser
+from shadowmaskformer.cli import build_parser, main
+from shadowmaskformer.network import embedding
 
 ROOT = Path(__file__).parents[1]
 ASSETS = Path(shadowmaskformer.__file__).parent / "assets"
@@ -26,11 +27,12 @@ RUN = ("remove", "mask")
 
 
 def blocks(page: Path, language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```$", page.read_text("utf-8"), re.M | re.S)
+    found = re.findall(r"^```(\w*)\n(.*?)^```$", page.read_text("utf-8"), re.M | re.S)
+    return [block for kind, block in found if kind == language]
 
 
 def commands(page: Path, program: str) -> list[list[str]]:
-    lines = [line for block in blocks(page, "") for line in block.splitlines()]
+    lines = [line for block in blocks(page, "") for line in block.replace("\\\n", " ").splitlines()]
     return [shlex.split(line, comments=True) for line in lines if line.startswith(f"{program} ")]
 
 
@@ -65,6 +67,49 @@ def test_commands_of_the_guides_run(page: Path, folder: Path):
                 old.unlink()
             done = subprocess.run([sys.executable, "-m", *words], cwd=folder, check=True, capture_output=True)
             assert done.stdout
+
+
+def with_pairs(folder: Path) -> None:
+    """Add the data set that the guides call `mine`, without masks, and a folder of photos."""
+    from train.pairs import write_pairs
+
+    mine = write_pairs(folder / "mine", count=10)
+    shutil.rmtree(mine / "train" / "mask")
+    (mine / "train" / "cond").rename(mine / "train" / "shadow")
+    for role in ("shadow", "gt"):
+        (mine / "test" / role).mkdir(parents=True)
+        for name in ("008.png", "009.png"):
+            (mine / "train" / role / name).rename(mine / "test" / role / name)
+    (folder / "photos").mkdir()
+    shutil.copy(mine / "train" / "gt" / "000.png", folder / "photos")
+
+
+SECONDS = {"--hours": "0.0004", "--per-photo": "1"}
+"""The guides train for longer; everything else runs as printed."""
+
+
+@pytest.mark.parametrize("name", ["training.md", "embedding.md"])
+def test_commands_of_the_training_guides_run(name: str, folder: Path):
+    pytest.importorskip("torch")
+    with_pairs(folder)
+    before = dict(embedding.EMBEDDINGS)
+    for code in blocks(ROOT / "docs" / name, "python"):
+        exec(compile(code, name, "exec"), vars(embedding) | {"__name__": name})
+    ran = set[str]()
+    try:
+        for words in commands(ROOT / "docs" / name, "shadowmaskformer"):
+            if words[1] == "reproduce":  # trains for an hour on a data set that is not here
+                continue
+            words = [SECONDS.get(option, word) for option, word in zip(["", *words], words, strict=False)]
+            quick = ["--quiet", "--set", "validations=1"] if words[1] == "train" else []
+            assert main([*words[1:], *quick]) == 0, words
+            ran.add(words[1])
+    finally:
+        for added in set(embedding.EMBEDDINGS) - set(before):
+            del embedding.EMBEDDINGS[added]
+    assert {"train", "remove"} < ran
+    for run in (folder / "runs").iterdir():
+        assert (run / "best" / "model.safetensors").is_file()
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="no curl on this machine")

@@ -87,7 +87,7 @@ def main() -> None:
     for name, lines in (("train", train), ("valid", valid), ("test", test)):
         (args.output / f"{name}.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
         counts = {kind: sum(f"/{kind}-" in each for each in lines) for kind in ("drawn", "pair", "clean", "bare")}
-        print(name, len(lines), counts)  # noqa: T201
+        print(name, len(lines), counts)
 
 
 def drawn_photos(folder: Path) -> list[Triplet]:

@@ -143,7 +143,7 @@ def tables(results: dict[str, Any]) -> str:
 
 def show(name: str, figures: object) -> None:
     """Print as it comes."""
-    print(name, json.dumps(figures), flush=True)  # noqa: T201
+    print(name, json.dumps(figures), flush=True)
 
 
 def size_of(name: str) -> dict[str, int]:

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
 
 from shadowmaskformer.errors import ArrayError
 
@@ -99,22 +98,36 @@ def fit_pixels(height: int, width: int, pixels: int) -> tuple[int, int]:
 def average_down(planes: NDArray[Any], height: int, width: int) -> Floats:
     """Average levels or floats, (H, W, C) or (H, W), down to a smaller size, as float32 in [0, 1].
 
-    In strips: a large photo is never held as floats. Pixels count whole, for the output pixel that holds their middle.
+    In strips: a large photo is never held as floats. Pixels count whole, for the output pixel that holds their middle;
+    along an axis that does not shrink, the nearest pixel is repeated.
     """
     if planes.shape[:2] == (height, width):
         return to_float(planes)
     channels = planes[..., None] if planes.ndim == 2 else planes
-    rows, columns = planes.shape[:2]
-    scale = rows / height
-    reduced = np.empty((height, width, channels.shape[2]), np.float32)
+    rows, columns, depth = channels.shape
+    tops, lefts = _first_pixels(rows, height), _first_pixels(columns, width)
+    tall, wide = (np.maximum(np.diff(first, append=size), 1) for first, size in ((tops, rows), (lefts, columns)))
+    whole = channels.dtype.kind == "u"
+    # The narrowest types that hold the sums: adding up moves memory, and little else.
+    down = np.dtype(np.float64 if not whole else np.uint16 if channels.itemsize * tall.max() <= 256 else np.uint32)
+    across = np.dtype(np.float64 if not whole else np.uint32 if down.itemsize == 2 else np.uint64)
+    top = np.iinfo(channels.dtype).max if whole else 1
+    reduced = np.empty((height, width, depth), np.float32)
+    sums = np.empty((min(_STRIP, height), columns * depth), down)
     for first in range(0, height, _STRIP):
         last = min(first + _STRIP, height)
-        low, high = int(first * scale), min(int(np.ceil(last * scale)), rows)
-        box = (0, first * scale - low, columns, min(last * scale, rows) - low)
-        for channel in range(channels.shape[2]):
-            strip = Image.fromarray(to_float(np.ascontiguousarray(channels[low:high, :, channel])))
-            reduced[first:last, :, channel] = np.asarray(strip.resize((width, last - first), Image.Resampling.BOX, box))
+        for row in range(first, last):
+            lines = channels[tops[row] : tops[row] + tall[row]].reshape(tall[row], -1)
+            np.add.reduce(lines, axis=0, dtype=down, out=sums[row - first])
+        strip = sums[: last - first].reshape(-1, columns, depth)
+        weights = (tall[first:last, None] * wide * float(top)).astype(np.float32)
+        np.divide(np.add.reduceat(strip, lefts, axis=1, dtype=across), weights[..., None], out=reduced[first:last])
     return reduced[..., 0] if planes.ndim == 2 else reduced
+
+
+def _first_pixels(size: int, count: int) -> NDArray[np.intp]:
+    """Return the first of the pixels on a line of `size` whose middles lie in each of `count` parts."""
+    return np.minimum((np.arange(count) * (size / count) + 0.5).astype(np.intp), size - 1)
 
 
 def sample(planes: Floats, rows: Floats, columns: Floats) -> Floats:
@@ -149,13 +162,14 @@ def sample(planes: Floats, rows: Floats, columns: Floats) -> Floats:
     return planes
 
 
-def places(size: int, of: int) -> Floats:
-    """Return where the middles of `of` pixels lie on a line of `size` pixels of the same length.
+def places(size: int, of: int, part: slice | None = None) -> Floats:
+    """Return where the middles of `of` pixels, or of a part of them, lie on a line of `size` pixels of the same length.
 
-    >>> places(2, 4).tolist()
-    [-0.25, 0.25, 0.75, 1.25]
+    >>> places(2, 4).tolist(), places(2, 4, slice(1, 3)).tolist()
+    ([-0.25, 0.25, 0.75, 1.25], [0.25, 0.75])
     """
-    return ((np.arange(of) + 0.5) * (size / of) - 0.5).astype(np.float32)
+    first, last = (0, of) if part is None else (part.start, part.stop)
+    return ((np.arange(first, last) + 0.5) * (size / of) - 0.5).astype(np.float32)
 
 
 def box_mean(plane: Floats, radius: int) -> Floats:

@@ -79,6 +79,11 @@ class ImageTooLargeError(ShadowMaskFormerError):
 
     http_status = 413
 
+    @classmethod
+    def for_memory(cls, name: str, size: str = "it") -> ImageTooLargeError:
+        """Return the error for a picture that there is not enough memory for."""
+        return cls(f"{name}: there is not enough memory for {size}", "close other programs or scale the picture down")
+
 
 class MaskError(ShadowMaskFormerError):
     """The mask does not fit the photo or is not a mask."""

@@ -62,6 +62,14 @@ def test_errors_come_back_as_they_were_raised(worker: Worker):
     assert worker.call(deeds.name, "still there")[1] == "still there"
 
 
+def test_reports_arrive_before_the_answer_and_the_process_gives_way():
+    with Worker(method="relight", niceness=3) as worker:
+        heard: list[float] = []
+        assert worker.watch(heard.append, deeds.count, 4) == os.nice(0) + 3
+        assert heard == [0, 0.25, 0.5, 0.75]
+        assert worker.call(deeds.count, 2) == os.nice(0) + 3  # nobody listens
+
+
 def test_a_remover_that_cannot_be_made_says_so():
     with Worker(method="relight", weights="some") as worker:
         for _ in range(2):

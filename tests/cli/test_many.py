@@ -144,3 +144,14 @@ def test_watching_ends_with_ctrl_c(files: Path):
     assert running.returncode == 130
     assert out.startswith("2 done in ")
     assert err.count("\n") == 1
+
+
+def test_photos_without_a_shadow_are_counted_and_explained(files: Path, capsys: pytest.CaptureFixture[str]):
+    Image.new("RGB", (96, 64), "white").save("in/bare.png")
+    Path("in/a.png").rename("in/a-photo.png")
+    Path("in/b.png").unlink()
+    Path("mask.png").rename("in/a-photo-mask.png")
+    assert remove("in", "-r", "-o", "out") == 1
+    printed = capsys.readouterr()
+    assert printed.err == ("no shadow found: in/bare.png: if there is one, save a mask beside it as bare-mask.png\n")
+    assert printed.out.startswith("1 done, 1 without a shadow in ")

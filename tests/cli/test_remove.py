@@ -328,3 +328,25 @@ def test_sigterm_ends_it_like_ctrl_c(files: Path, monkeypatch: pytest.MonkeyPatc
     assert main(["remove", str(files / "photo.png"), "--mask", str(files / "mask.png")]) == 130
     assert capsys.readouterr().err.strip() == "interrupted"
     assert signal.getsignal(signal.SIGTERM) == before
+
+
+def test_under_a_memory_limit_it_ends_with_a_result_or_a_line(files: Path):
+    Image.new("RGB", (6000, 5000), "gray").save(files / "large.jpg")
+    mask = Image.new("L", (600, 500))
+    mask.paste(255, (200, 200, 400, 300))
+    mask.save(files / "mask.png")
+    codes: set[int] = set()
+    for megabytes in (400, 1600):
+        limit = f"import resource; resource.setrlimit(resource.RLIMIT_AS, ({megabytes} << 20, {megabytes} << 20)); "
+        run = "import sys; from shadowmaskformer.cli import main; sys.exit(main())"
+        command = ["remove", "large.jpg", "--mask", "mask.png", "--method", "relight", "--exact-mask", "--threads", "1"]
+        ended = subprocess.run(
+            [sys.executable, "-c", limit + run, *command], cwd=files, capture_output=True, text=True, check=False
+        )
+        assert "Traceback" not in ended.stderr
+        if ended.returncode:
+            assert ended.returncode == 3
+            assert "large.jpg: there is not enough memory for" in ended.stderr
+            assert not list(files.glob("*no-shadow*"))
+        codes.add(ended.returncode)
+    assert codes == {0, 3}

@@ -6,7 +6,7 @@ import pytest
 from shadowmaskformer.arrays import average_down, to_float
 from shadowmaskformer.light.correction import Correction
 from shadowmaskformer.light.fullsize import Restoration
-from shadowmaskformer.light.relight import measure
+from shadowmaskformer.light.relight import Light, measure
 
 
 @pytest.fixture
@@ -23,10 +23,53 @@ def test_at_its_own_size_it_is_the_correction(found: Restoration, photo: np.ndar
     assert np.abs(to_float(found.apply(small)) - np.clip(expected, 0, 1)).max() <= 0.5001 / 255
 
 
-def test_strips_do_not_show(found: Restoration, photo: np.ndarray, monkeypatch: pytest.MonkeyPatch):
+def test_tiles_do_not_show(found: Restoration, photo: np.ndarray, monkeypatch: pytest.MonkeyPatch):
     whole = found.apply(photo)
-    monkeypatch.setattr("shadowmaskformer.light.fullsize._STRIP_PIXELS", 3 * 48)
+    monkeypatch.setattr("shadowmaskformer.light.fullsize._TILE_PIXELS", 3 * 48)
     assert np.array_equal(found.apply(photo), whole)
+
+
+def test_threads_do_not_show(found: Restoration, photo: np.ndarray, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("shadowmaskformer.light.fullsize._TILE_PIXELS", 64)
+    assert np.array_equal(found.apply(photo, threads=3), found.apply(photo))
+
+
+def test_where_memory_is_short_it_goes_on_with_smaller_tiles(
+    found: Restoration, photo: np.ndarray, monkeypatch: pytest.MonkeyPatch
+):
+    whole = found.apply(photo)
+    tried: list[int] = []
+
+    def short_of_memory(self: Light, part: np.ndarray, *places: np.ndarray) -> np.ndarray:
+        tried.append(part.shape[0] * part.shape[1])
+        if tried[-1] > 100:
+            raise MemoryError
+        return relit(self, part, *places)
+
+    relit = Light.relit
+    monkeypatch.setattr(Light, "relit", short_of_memory)
+    monkeypatch.setattr("shadowmaskformer.light.fullsize._SMALLEST_TILE", 64)
+    assert np.array_equal(found.apply(photo, threads=2), whole)
+    assert max(tried) > 100 >= tried[-1]
+    monkeypatch.setattr("shadowmaskformer.light.fullsize._SMALLEST_TILE", 128)
+    with pytest.raises(MemoryError):
+        found.apply(photo)
+
+
+def test_nothing_found_changes_nothing():
+    photo = np.full((4, 6, 3), 0.5, np.float32)
+    assert np.array_equal(Restoration((2, 3)).apply(photo, np.ones((2, 3), np.float32)), photo)
+    assert (photo == 0.5).all()
+
+
+def test_a_mask_may_be_smaller_than_the_photo(found: Restoration, photo: np.ndarray):
+    small = np.zeros((16, 24), np.float32)
+    small[4:8, 6:12] = 1
+    result = found.apply(photo, np.zeros((16, 24), np.float32), small)
+    changed = np.any(result != photo, axis=2)
+    assert changed[9:15, 13:23].mean() > 0.9
+    assert not changed[:7].any()
+    assert not changed[17:].any()
 
 
 def test_pixels_without_weight_keep_their_levels(found: Restoration, photo: np.ndarray):

@@ -100,6 +100,17 @@ def test_soft_edge_is_measured_and_leaves_no_rim():
     assert np.abs(photo - free).max() > 0.3
 
 
+def test_a_very_soft_shadow_gets_all_of_its_light_back():
+    free = pavement(192, 256)
+    row, column = np.mgrid[:192, :256] / np.float32(192)
+    away = np.hypot(row - 0.5, column - 0.66)
+    depth = np.clip(0.5 + (0.3 - away) / 0.16, 0, 1)[:, :, None].astype(np.float32)
+    photo = (free * (1 - depth * (1 - ATTENUATION))).astype(np.float32)
+    restored = relight(photo, (depth[:, :, 0] > 0.5).astype(np.float32)).apply(photo)
+    umbra = depth[:, :, 0] == 1
+    np.testing.assert_allclose(restored[umbra].mean(axis=0), free[umbra].mean(axis=0), atol=0.02)
+
+
 def test_shadow_that_is_sharp_on_one_side_and_soft_on_the_other_leaves_no_rim():
     free = pavement(256, 320)
     y, x = np.mgrid[:256, :320]

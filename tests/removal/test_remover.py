@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 import shadowmaskformer
-from pictures import opened
+from pictures import encoded, opened
 from shadowmaskformer.detect.detector import ShadowDetector
 from shadowmaskformer.errors import (
     ArrayError,
@@ -93,6 +93,16 @@ def test_half_precision_tensors_of_both_kinds_work(relighter: ShadowRemover, pho
     for dtype in (torch.float16, torch.bfloat16):
         result = relighter.remove(given.to(dtype), torch.from_numpy(mask / 255).to(dtype))
         assert result.dtype == dtype
+
+
+def test_progress_is_counted_by_what_is_done(relighter: ShadowRemover):
+    photo, mask = np.full((1600, 900, 3), 120, np.uint8), np.zeros((1600, 900), np.uint8)
+    photo[400:1200, 300:600], mask[400:1200, 300:600] = 60, 255
+    shares: list[float] = []
+    relighter.remove_file(encoded(photo, "BMP"), mask, exact_mask=True, progress=shares.append)
+    assert shares == sorted(shares)
+    assert len(shares) > 5
+    assert shares[0] < 0.2 < 0.8 < shares[-1] < 1
 
 
 def test_correct_refuses_pictures_of_two_sizes(relighter: ShadowRemover):

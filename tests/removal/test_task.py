@@ -24,7 +24,7 @@ def test_the_network_is_shown_what_it_takes(given: tuple[np.ndarray, np.ndarray]
     shown = prepare(dataclasses.replace(TINY, embedding="mape-physical"), *given).inputs
     np.testing.assert_array_equal(shown["photo"], photo)
     np.testing.assert_array_equal(shown["mask"][..., 0], mask)
-    np.testing.assert_array_equal(shown["start"], start_light(photo, mask).apply(photo))
+    np.testing.assert_allclose(shown["start"], start_light(photo, mask).apply(photo), atol=1e-6)
 
 
 def test_a_view_reduces_every_input(given: tuple[np.ndarray, np.ndarray]):

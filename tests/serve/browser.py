@@ -38,7 +38,9 @@ def chromium() -> Generator[Browser]:
 @contextmanager
 def opened(browser: Browser, url: str, **options: Any) -> Generator[Page]:
     """A page of its own; what it complains about fails the test."""
-    context = browser.new_context(**{"viewport": {"width": 1200, "height": 760}, **options})
+    # Small and without motion: every frame is drawn by the processor.
+    usual = {"viewport": {"width": 960, "height": 620}, "reduced_motion": "reduce"}
+    context = browser.new_context(**{**usual, **options})
     page = context.new_page()
     page.set_default_timeout(PATIENCE_MS)
     errors: list[str] = []
@@ -79,7 +81,7 @@ def at(page: Page, x: float, y: float) -> tuple[float, float]:
     """Where a place of the photo, 0 to 1, lies on the screen while the photo fits."""
     box = page.evaluate(
         """() => { const { x, y, width, height } = document.querySelector('#canvas').getBoundingClientRect();
-        const [w, h] = document.querySelector('#about').textContent.match(/(\\d+) × (\\d+)$/).slice(1).map(Number);
+        const [w, h] = document.querySelector('#dimensions').textContent.match(/(\\d+) × (\\d+)$/).slice(1).map(Number);
         const edge = width < 700 ? 12 : 28;
         const scale = Math.min((width - 2 * edge) / w, (height - 2 * edge) / h, Math.max(1, 900 / Math.max(w, h)));
         return [x + width / 2, y + height / 2, w * scale, h * scale]; }"""

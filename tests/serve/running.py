@@ -49,7 +49,8 @@ class Gate:
     def __init__(self) -> None:
         self.open, self.killed, self.busy = threading.Event(), threading.Event(), threading.Event()
 
-    def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
+    def watch(self, heard: Callable[[float], None], function: Callable[..., Any], *arguments: Any) -> Any:
+        heard(0.25)
         self.busy.set()
         try:
             while not self.open.wait(0.01):
@@ -59,6 +60,9 @@ class Gate:
             return app_module.tasks.Answer(b"done", "image/png", {})
         finally:
             self.busy.clear()
+
+    def call(self, function: Callable[..., Any]) -> None:
+        """Warm up; there is nothing to load."""
 
     def kill(self) -> None:
         if self.busy.is_set():

@@ -140,6 +140,11 @@ def test_info_health_and_figures(server: Server):
     assert "shadowmaskformer_jobs_waiting 0.0" in figures
 
 
+def test_workers_are_there_before_the_first_photo():
+    with running(threads=1) as server:
+        wait_for(lambda: server.workers[0].pid)
+
+
 def test_a_worker_that_is_killed_costs_one_request(server: Server):
     requests.post(f"{server.url}/v1/remove", files=DEMO)
     (worker,) = server.workers

@@ -188,9 +188,11 @@ def test_methods_paths_and_websockets_that_do_not_exist(server: Server):
     assert requests.get(f"{server.url}/v1/remove").status_code == 405
     assert requests.get(f"{server.url}/v1/nothing").status_code == 404
     assert requests.get(f"{server.url}/..%2f..%2fapp.py").status_code == 404
-    lines = ("GET /v1/info HTTP/1.1", f"Host: localhost:{server.address[1]}", "Upgrade: websocket",
+    lines = ("GET /v1/jobs HTTP/1.1", f"Host: localhost:{server.address[1]}", "Upgrade: websocket",
              "Connection: Upgrade, close", "Sec-WebSocket-Version: 13", "Sec-WebSocket-Key: AAAA", "", "")  # fmt: skip
-    assert b" 101 " not in raw(server, "\r\n".join(lines).encode(), seconds=3).splitlines()[0]
+    assert b" 405 " in raw(server, "\r\n".join(lines).encode(), seconds=3).splitlines()[0]
+    lines = ("GET /socket HTTP/1.1", *lines[1:])
+    assert b" 404 " in raw(server, "\r\n".join(lines).encode(), seconds=3).splitlines()[0]
 
 
 def test_another_address_needs_a_token():

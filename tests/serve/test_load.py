@@ -1,32 +1,22 @@
-"""Many clients at once: nothing is lost, memory stays bounded, and the server keeps answering."""
+"""Many clients at once: nothing is lost, memory stays bounded, and the server keeps answering.
+
+`pytest tests/serve/test_load.py -m slow -s` prints the figures of fifty clients for a minute.
+"""
 
 from __future__ import annotations
 
-import threading
+import json
+import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import requests
 
 from cli.test_serve import serving
-from serve.running import photo_parts
-
-
-def client(url: str, parts: dict[str, Any], until: float, answers: list[int]) -> None:
-    """Send photos until the time is over, at least one, as often as the server allows."""
-    while True:
-        answer = requests.post(f"{url}v1/remove", files=parts, data={"exact_mask": "true"}, timeout=120)
-        answers.append(answer.status_code)
-        if answer.status_code == 200:
-            assert answer.content.startswith(b"\x89PNG")
-        else:
-            assert int(answer.headers["retry-after"]) >= 1
-            time.sleep(0.5)
-        if time.monotonic() > until:
-            return
+from serve.crowd import crowd, gathered
 
 
 def memory(server: int) -> float:
@@ -42,53 +32,68 @@ def memory(server: int) -> float:
     return pages * 4096 / 1e6
 
 
-def load(clients: int, seconds: float, photo: np.ndarray, mask: np.ndarray) -> dict[str, Any]:
-    """Let many clients ask a server in a process of its own, and watch it."""
-    parts, answers, health = photo_parts(photo, mask), [], []
+@dataclass
+class Load:
+    """What a server did under load."""
+
+    statuses: dict[int, int]
+    done: int
+    health_s: list[float]
+    grown_mb: float
+
+    def __str__(self) -> str:
+        median, high, worst = np.quantile(self.health_s, [0.5, 0.99, 1])
+        refused = {status: count for status, count in self.statuses.items() if status != 200}
+        return (
+            f"{self.statuses.get(200, 0)} photos answered, {self.done} done, refused {refused}; memory grew by "
+            f"{self.grown_mb:.0f} MB; /healthz median {median:.3f}, 99 % {high:.3f}, worst {worst:.3f} s "
+            f"of {len(self.health_s)}"
+        )
+
+
+def load(clients: int, seconds: float, side: int) -> Load:
+    """Let many clients ask a server, each side in a process of its own, and watch from here."""
+    health: list[float] = []
     with serving("--no-browser", "--workers", "2") as (process, url):
-        first = [threading.Thread(target=client, args=(url, parts, 0, answers)) for _ in range(8)]
-        for thread in first:  # both workers are up
-            thread.start()
-        for thread in first:
-            thread.join(60)
-        start, until = memory(process.pid), time.monotonic() + seconds
-        threads = [threading.Thread(target=client, args=(url, parts, until, answers)) for _ in range(clients)]
-        for thread in threads:
-            thread.start()
-        most = start
-        while time.monotonic() < until:
-            answer = requests.get(f"{url}healthz", timeout=10)
-            assert answer.status_code == 200
-            health.append(answer.elapsed.total_seconds())
-            most = max(most, memory(process.pid))
-            time.sleep(0.1)
-        for thread in threads:
-            thread.join(60)
-            assert not thread.is_alive()
-        figures = requests.get(f"{url}metrics", timeout=10).text
-        assert "shadowmaskformer_jobs_waiting 0.0" in figures
-        done = sum(float(line.split()[-1]) for line in figures.splitlines() if 'job_seconds_count{state="done"' in line)
-    assert set(answers) <= {200, 429, 503}
-    assert done == answers.count(200)
-    return {"answers": answers, "health": sorted(health), "grown": most - start}
+        crowd(url, 4, 0, side)  # both workers are up
+        first = _done(url)
+        most = start = memory(process.pid)
+        asking = gathered(url, clients, seconds, side)
+        with requests.Session() as session:
+            while asking.poll() is None:
+                answer = session.get(f"{url}healthz", timeout=10)
+                assert answer.status_code == 200
+                health.append(answer.elapsed.total_seconds())
+                most = max(most, memory(process.pid))
+                time.sleep(0.05)
+        assert asking.returncode == 0
+        statuses = {int(status): count for status, count in json.load(asking.stdout).items()}
+        asking.stdout.close()
+        assert "shadowmaskformer_jobs_waiting 0.0" in requests.get(f"{url}metrics", timeout=10).text
+        return Load(statuses, _done(url) - first, health, most - start)
 
 
-def test_a_crowd_for_a_moment(photo: np.ndarray, mask: np.ndarray):
-    found = load(12, 3, photo, mask)
-    assert found["answers"].count(200) >= 5
-    assert found["health"][len(found["health"]) // 2] < 0.2
-    assert found["grown"] < 200
+def _done(url: str) -> int:
+    lines = requests.get(f"{url}metrics", timeout=10).text.splitlines()
+    return round(sum(float(line.split()[-1]) for line in lines if 'state="done"' in line and "seconds_count" in line))
+
+
+def check(found: Load, photos: int) -> None:
+    assert set(found.statuses) <= {200, 429, 503}
+    assert found.done == found.statuses[200] >= photos  # nothing is lost
+    assert found.grown_mb < 400
+
+
+def test_a_crowd_for_a_moment():
+    found = load(12, 2, 120)
+    check(found, 5)
+    assert np.median(found.health_s) < 0.2
+    assert found.grown_mb < 200
 
 
 @pytest.mark.slow
 def test_fifty_clients_for_a_minute():
-    rng = np.random.default_rng(0)
-    photo = np.clip(140 + 30 * rng.normal(size=(480, 640, 3)), 0, 255).astype(np.uint8)
-    mask = np.zeros((480, 640), np.uint8)
-    mask[100:300, 200:420] = 255
-    photo[mask > 0] //= 2
-    found = load(50, 60, photo, mask)
-    health = found["health"]
-    assert found["answers"].count(200) > 30
-    assert health[int(0.95 * len(health))] < 0.2
-    assert found["grown"] < 400  # MB
+    found = load(50, 60, 640)
+    sys.stdout.write(f"\n{found}\n")
+    check(found, 30)
+    assert max(found.health_s) < 0.2

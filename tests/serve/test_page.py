@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, ImageCms
 from playwright.sync_api import Browser, Page
 
 import shadowmaskformer
-from pictures import encoded, tiff
+from pictures import encoded, exif_block, tiff
 from serve.browser import at, chromium, drop, findings, idle, opened, saved, saved_mask, stroke
-from serve.running import running
+from serve.running import running, wait_for
 from serve.test_api import DEMO
 from shadowmaskformer import masks
 from shadowmaskformer.serve.server import Server
@@ -61,13 +61,13 @@ def with_mask(page: Page, photo: bytes | None = None) -> None:
     page.wait_for_function("() => !document.querySelector('#remove').disabled")
 
 
-def jobs(server: Server, monkeypatch: Any) -> list[tuple[Any, ...]]:
-    """What the page sends for a full-size result from now on: photo, mask, hints and options."""
+def jobs(server: Server, monkeypatch: Any, task: str = "remove") -> list[tuple[Any, ...]]:
+    """What the page sends from now on for a full-size result, or another task: photo, mask, hints and options."""
     queue, sent = server.app.state.queue, []
     submit = queue.submit
 
     async def recorded(job: Any) -> None:
-        if job.task == "remove":
+        if job.task == task:
             sent.append(job.arguments)
         await submit(job)
 
@@ -118,6 +118,84 @@ def test_clicks_take_and_leave_what_was_found(page: Page):
     assert chip.get_attribute("aria-pressed") == before
 
 
+def test_a_click_elsewhere_is_a_hint_and_alt_takes_away(page: Page, server: Server, monkeypatch: Any):
+    drop(page, lawn_png=encoded(small_photo()))
+    idle(page, "edit")
+    page.keyboard.press("Delete")
+    sent = jobs(server, monkeypatch, "mask")
+    page.mouse.click(*at(page, 0.1, 0.2))
+    wait_for(lambda: page.wait_for_timeout(20) or len(sent) == 1)
+    idle(page, "edit")
+    _, mask, (hint,), _ = sent[0]
+    assert mask is None
+    assert hint.shadow
+    np.testing.assert_allclose(hint.points[0], (32, 48), atol=1.5)
+    # What was painted can be taken away by a click too; the mask so far goes along.
+    page.keyboard.press("b")
+    stroke(page, (0.1, 0.8), (0.2, 0.8))
+    page.keyboard.press("v")
+    page.keyboard.down("Alt")
+    page.mouse.click(*at(page, 0.15, 0.8))
+    page.keyboard.up("Alt")
+    wait_for(lambda: page.wait_for_timeout(20) or len(sent) == 2)
+    idle(page, "edit")
+    _, mask, hints, _ = sent[1]
+    assert np.asarray(Image.open(io.BytesIO(mask)).convert("L"))[192, 48] == 255
+    assert not hints[-1].shadow
+
+
+def test_photos_can_be_chosen_and_pasted(page: Page):
+    with page.expect_file_chooser() as chooser:
+        page.click("#choose")
+    file = {"name": "chosen.png", "mimeType": "image/png", "buffer": encoded(small_photo())}
+    chooser.value.set_files(file)
+    idle(page, "edit")
+    assert page.locator("#name").inner_text() == "chosen.png"
+    page.evaluate(
+        """() => { const transfer = new DataTransfer(), canvas = new OffscreenCanvas(64, 48);
+        canvas.getContext("2d").fillRect(0, 0, 64, 48);
+        return canvas.convertToBlob().then((blob) => { transfer.items.add(new File([blob], "image.png"));
+        document.body.dispatchEvent(new ClipboardEvent("paste", { clipboardData: transfer, bubbles: true })); }); }"""
+    )
+    page.wait_for_function("() => document.querySelector('#dimensions').textContent === '64 × 48'")
+    idle(page, "edit")
+    assert page.locator("#strip button").count() == 2
+
+
+def test_wheels_trackpads_and_keys_zoom_and_move(page: Page):
+    drop(page, lawn_png=encoded(small_photo()))
+    idle(page, "edit")
+
+    def zoom() -> int:
+        page.evaluate("() => new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve)))")
+        return int(page.locator("#zoom").inner_text().split()[0])
+
+    def under(x: float, y: float) -> list[int]:
+        """The colour on the screen."""
+        shot = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
+        return list(shot.getpixel((round(x), round(y))))
+
+    fitting = zoom()
+    middle = at(page, 0.5, 0.5)
+    page.mouse.move(*middle)
+    page.mouse.wheel(0, -360)  # three notches
+    zoomed = zoom()
+    assert zoomed > 1.5 * fitting
+    before = under(*middle)
+    page.mouse.wheel(40, 31)  # two fingers glide
+    page.mouse.wheel(400, 31)
+    assert zoom() == zoomed
+    assert under(*middle) != before
+    page.keyboard.press("0")
+    assert zoom() == fitting
+    page.keyboard.press("+")
+    assert zoom() > fitting
+    page.keyboard.press("1")
+    assert zoom() == 100 or zoom() == fitting  # a small photo is never smaller than it fits
+    page.click("#zoom")
+    assert zoom() == fitting
+
+
 def test_painting_erasing_and_going_back(page: Page):
     drop(page, lawn_png=encoded(small_photo()))
     idle(page, "edit")
@@ -164,14 +242,45 @@ def test_painting_erasing_and_going_back(page: Page):
     page.wait_for_function("([id, larger]) => Number(document.querySelector(id).value) < larger", arg=["#size", larger])
 
 
-def test_undo_goes_back_over_a_result_and_forth(page: Page):
+def brightness(page: Page, place: tuple[float, float]) -> float:
+    """Mean level of the screen around a place."""
+    page.evaluate("() => new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve)))")
+    clip = {"x": place[0] - 8, "y": place[1] - 8, "width": 16, "height": 16}
+    return float(np.asarray(Image.open(io.BytesIO(page.screenshot(clip=clip))).convert("L")).mean())
+
+
+def test_a_result_is_compared_and_undone_and_follows_the_strength(page: Page):
     with_mask(page)
     page.click("#remove")
     idle(page, "done")
+    for width in (1241, 1100, 1061, 901, 620, 360, 960):  # nothing is cut off
+        page.set_viewport_size({"width": width, "height": 620})
+        cut = "[...document.querySelectorAll('#bar button, #bar input')].filter((each) => each.offsetParent"
+        assert page.evaluate(f"{cut} && each.getBoundingClientRect().right > innerWidth).map(({{ id }}) => id)") == []
+    page.mouse.move(*at(page, 0.1, 0.1))
+    right = at(page, 0.55, 0.5)  # inside the shadow, on the side of the result
+    lit = brightness(page, right)
+    hold = page.locator("#hold")
+    hold.hover()
+    page.mouse.down()
+    assert brightness(page, right) < lit - 20
+    page.mouse.up()
+    assert abs(brightness(page, right) - lit) < 3
+    hold.focus()
+    page.keyboard.down(" ")
+    assert brightness(page, right) < lit - 20
+    page.keyboard.up(" ")
     page.click("#undo")
     idle(page, "edit")
     page.click("#redo")
     idle(page, "done")
+    # The line in the middle, the strength at nothing: the shadow is back, without asking the server.
+    page.route("**/v1/**", lambda route: route.abort())
+    page.locator("#strength").fill("0")
+    assert brightness(page, right) < lit - 20
+    page.locator("#strength").fill("100")
+    assert abs(brightness(page, right) - lit) < 12
+    page.unroute("**/v1/**")
     page.click("[data-tool=brush]")  # back to the mask
     idle(page, "edit")
     np.testing.assert_array_equal(saved_mask(page), small_mask())
@@ -184,7 +293,6 @@ def test_sliders_change_the_picture_at_once_and_the_file_after_them(page: Page, 
     sent = jobs(server, monkeypatch)
     page.locator("#strength").fill("40")
     page.locator("#edge").fill("200")
-    page.wait_for_function("() => document.body.dataset.state === 'done'")
     name, data = saved(page, lambda: page.keyboard.press("Control+s"))
     assert name == "lawn-no-shadow.png"
     photo, marked, _, options = sent[-1]
@@ -199,7 +307,7 @@ def test_the_page_weighs_borders_as_the_library_does(page: Page):
     for feather in (0, 3, 8, 21):
         weights = page.evaluate(
             """async ([data, feather]) => {
-                const { blendWeight } = await import("/mask.js");
+                const { blendWeight } = await import("/shape.js");
                 return [...blendWeight({ width: 90, height: 60, data: Uint8Array.from(data) }, feather)];
             }""",
             [mask.ravel().tolist(), feather],
@@ -341,6 +449,13 @@ def test_the_keyboard_alone_is_enough(page: Page):
     tab_to("#handle")
     page.keyboard.press("End")
     assert page.locator("#handle").get_attribute("aria-valuenow") == "100"
+    page.keyboard.press("n")  # another shadow; the tools are one group
+    idle(page, "edit")
+    tab_to("[data-tool=brush]")
+    page.keyboard.press("ArrowRight")
+    assert page.locator("[data-tool=erase]").get_attribute("aria-checked") == "true"
+    page.keyboard.press("Control+z")
+    idle(page, "done")
     tab_to("#save")
     name, _ = saved(page, lambda: page.keyboard.press("Enter"))
     assert name == "example-no-shadow.jpg"
@@ -385,9 +500,10 @@ def test_touch_on_a_phone(browser: Browser, server: Server):
 
 
 def test_a_12_megapixel_photo_stays_smooth_and_full_size(page: Page):
-    large = np.asarray(Image.fromarray(small_photo()).resize((4000, 3000), Image.Resampling.BICUBIC))
-    page.set_input_files("#files", [])  # the chooser is there
-    drop(page, large_jpg=encoded(large, "JPEG", quality=92))
+    large = Image.fromarray(small_photo()).resize((4000, 3000), Image.Resampling.BICUBIC)
+    profile = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
+    photo = encoded(large, "JPEG", quality=92, exif=exif_block(1), icc_profile=profile)
+    drop(page, large_jpg=photo)
     idle(page, "edit")
     drop(page, mask_png=encoded(small_mask()))
     page.keyboard.press("b")
@@ -401,7 +517,10 @@ def test_a_12_megapixel_photo_stays_smooth_and_full_size(page: Page):
     page.click("#remove")
     idle(page, "done")
     _, data = saved(page, lambda: page.click("#save"))
-    assert Image.open(io.BytesIO(data)).size == (4000, 3000)
+    result = Image.open(io.BytesIO(data))
+    assert result.size == (4000, 3000)
+    assert result.getexif()[0x010F] == "Camera Maker"
+    assert result.info["icc_profile"] == profile
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

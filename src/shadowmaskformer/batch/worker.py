@@ -40,11 +40,12 @@ class Worker:
     thread: `kill` ends a `call` that another thread waits for.
 
     Args:
+        niceness: by how much the process gives way to others; see nice(2).
         **arguments: of the `ShadowRemover`; `threads` is 1 unless given.
     """
 
-    def __init__(self, **arguments: Any) -> None:
-        self._arguments = {"threads": 1, **arguments}
+    def __init__(self, *, niceness: int = 0, **arguments: Any) -> None:
+        self._arguments, self._niceness = {"threads": 1, **arguments}, niceness
         self._process: subprocess.Popen[bytes] | None = None
         self._closed = False
         self._busy, self._changing = threading.Lock(), threading.Lock()
@@ -69,8 +70,19 @@ class Worker:
             WorkerDiedError: the process ended meanwhile; the next call starts another.
             Exception: what the function raised, or the making of the remover.
         """
+        return self.watch(lambda _: None, function, *arguments, **options)
+
+    def watch(
+        self,
+        heard: Callable[[float], None],
+        function: Callable[Concatenate[ShadowRemover, P], T],
+        /,
+        *arguments: P.args,
+        **options: P.kwargs,
+    ) -> T:
+        """Do as `call`, and pass to `heard` what the function says to `report` meanwhile."""
         with self._busy:
-            return self._ask(self._started(), (function, arguments, options))
+            return self._ask(self._started(), (function, arguments, options), heard)
 
     def kill(self) -> None:
         """End the process at once, whatever it does; the next call starts another."""
@@ -106,7 +118,13 @@ class Worker:
             threads = str(self._arguments["threads"] or "")
             self._process = subprocess.Popen(
                 # -P: a module that lies among the photos is not to be imported.
-                [sys.executable, "-P", "-c", "from shadowmaskformer.batch.worker import main; main()"],
+                [
+                    sys.executable,
+                    "-P",
+                    "-c",
+                    "from shadowmaskformer.batch.worker import main; main()",
+                    str(self._niceness),
+                ],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 env={**dict.fromkeys(BLAS_THREADS, threads), **os.environ} if threads else None,
@@ -121,13 +139,18 @@ class Worker:
             raise
         return process
 
-    def _ask(self, process: subprocess.Popen[bytes], question: object) -> Any:
+    def _ask(
+        self, process: subprocess.Popen[bytes], question: object, heard: Callable[[float], None] = lambda _: None
+    ) -> Any:
         assert process.stdin is not None
         assert process.stdout is not None
         try:
             pickle.dump(question, process.stdin)
             process.stdin.flush()
             good, answer = pickle.load(process.stdout)
+            while good is None:
+                heard(answer)
+                good, answer = pickle.load(process.stdout)
         except (EOFError, OSError, pickle.UnpicklingError) as error:
             raise self._death() from error
         except BaseException:
@@ -162,19 +185,38 @@ class Worker:
         return code
 
 
+def report(share: float) -> None:
+    """Say how much of the present work is done, 0 to 1; outside a worker nobody hears it."""
+    if _answers is not None:
+        _send(pickle.dumps((None, share)))
+
+
+_answers: BinaryIO | None = None
+
+
+def _send(message: bytes) -> None:
+    """Send the caller a pickled pair: None and a share for a report, True and an answer, False and an error."""
+    assert _answers is not None
+    _answers.write(message)
+    _answers.flush()
+
+
 def main() -> None:
     """Serve a `Worker` until it closes the pipe or dies."""
+    global _answers
     try:
+        if hasattr(os, "nice"):
+            os.nice(int(sys.argv[1]))
         signal.signal(signal.SIGTERM, _leave)
         # What the caller should know travels with the answers.
         warnings.simplefilter("ignore")
         logging.disable(logging.CRITICAL)
         questions: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        answers = os.fdopen(os.dup(1), "wb")
+        _answers = os.fdopen(os.dup(1), "wb")
         # Whatever prints must not get between the answers.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         threading.Thread(target=_listen, args=(os.fdopen(os.dup(0), "rb"), questions), daemon=True).start()
-        _serve(questions, answers)
+        _serve(questions)
     except (OSError, SystemExit):
         pass
     finally:
@@ -200,7 +242,7 @@ def _listen(pipe: BinaryIO, questions: queue.SimpleQueue[Any]) -> None:
     signal.pthread_kill(main_thread, signal.SIGTERM)
 
 
-def _serve(questions: queue.SimpleQueue[Any], answers: BinaryIO) -> None:
+def _serve(questions: queue.SimpleQueue[Any]) -> None:
     remover: Any = None
     while (question := questions.get()) is not None:
         try:
@@ -214,5 +256,4 @@ def _serve(questions: queue.SimpleQueue[Any], answers: BinaryIO) -> None:
             answer = pickle.dumps((True, value))
         except Exception as error:
             answer = pickle.dumps((False, error))
-        answers.write(answer)
-        answers.flush()
+        _send(answer)

@@ -77,7 +77,9 @@ def _run(args: argparse.Namespace) -> int:
         failure = errors.OutputError(f"{where}: {error.strerror or error}", "fix this and try again")
         failure.__cause__ = error
     except MemoryError:
-        failure = errors.ImageTooLargeError("out of memory", "use a smaller picture")
+        failure = errors.ImageTooLargeError(
+            "there is not enough memory", "close other programs or use a smaller picture"
+        )
     return console.failed(failure, debug=args.debug, as_json=getattr(args, "json", False))
 
 

@@ -29,7 +29,7 @@ def is_meant(args: argparse.Namespace) -> bool:
 
 def run(args: argparse.Namespace) -> int:
     from shadowmaskformer.batch import remove_many
-    from shadowmaskformer.errors import ConfigError
+    from shadowmaskformer.errors import ConfigError, NoShadowError
     from shadowmaskformer.removal.options import Options
 
     if "-" in (*args.photos, args.output, args.mask):
@@ -40,6 +40,7 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigError("--mask is one mask for all, --masks a folder", "give one of them")
     options: Options = {name: vars(args)[name] for name in Options.__annotations__ if name in vars(args)}  # type: ignore[assignment]
     counts: Counter[str] = Counter()
+    bare = 0  # of the failed, those in which no shadow was found
     began, interrupted, stdout = time.perf_counter(), False, sys.stdout or io.StringIO()
     with (
         remove_many(
@@ -55,8 +56,11 @@ def run(args: argparse.Namespace) -> int:
     ):  # fmt: skip
         show = _Show(args, bar, stdout)
         try:
+            if batch.total:
+                bar(0, batch.total)
             for outcome in batch:
                 counts[outcome.status] += 1
+                bare += isinstance(outcome.error, NoShadowError)
                 show.outcome(outcome)
                 if batch.total:
                     bar(counts.total(), batch.total)
@@ -65,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
         finally:
             bar.close()
             batch.close()
-            show.summary(counts, time.perf_counter() - began, batch.manifest)
+            show.summary(counts, bare, time.perf_counter() - began, batch.manifest)
     if interrupted:
         if not args.quiet:
             print("interrupted; the same command goes on from here", file=sys.stderr)
@@ -84,14 +88,17 @@ class _Show:
 
     def outcome(self, outcome: Outcome) -> None:
         """Show what became of one photo."""
-        from shadowmaskformer.errors import said
+        from shadowmaskformer.errors import NoShadowError, said
         from shadowmaskformer.files import shown
 
         if self._json:
             print(outcome.line("command"), file=self._stdout, flush=True)
             return
         photo = shown(outcome.photo)
-        if outcome.error:
+        if isinstance(outcome.error, NoShadowError):
+            mask = shown(f"{Path(outcome.photo).stem}-mask.png")
+            self._say("no shadow found", photo, f"if there is one, save a mask beside it as {mask}")
+        elif outcome.error:
             self._say("shadowmaskformer", photo, outcome.error.said("command"))
         elif outcome.status == "left":
             self._say("shadowmaskformer", photo, "not done")
@@ -102,17 +109,18 @@ class _Show:
                 size = f"{outcome.facts['width']}×{outcome.facts['height']}"
                 print(f"{shown(outcome.output)}  ({size}, {outcome.seconds:.1f} s)", file=self._stdout, flush=True)
 
-    def summary(self, counts: Counter[str], seconds: float, manifest: Path) -> None:
+    def summary(self, counts: Counter[str], bare: int, seconds: float, manifest: Path) -> None:
         """Show what became of all."""
         from shadowmaskformer.files import shown
 
         names = ("done", "skipped", "failed", "left")
         if self._json:
             numbers = {name: counts[name] for name in names}
-            told = {**numbers, "seconds": round(seconds, 3), "manifest": str(manifest)}
+            told = {**numbers, "no_shadow": bare, "seconds": round(seconds, 3), "manifest": str(manifest)}
             print(json.dumps({"summary": told}), file=self._stdout)
         elif not self._quiet and counts:
-            words = ", ".join(f"{counts[name]:,} {name}" for name in names if counts[name])
+            shares = {**counts, "failed": counts["failed"] - bare, "without a shadow": bare}
+            words = ", ".join(f"{shares[name]:,} {name}" for name in (*names, "without a shadow") if shares.get(name))
             print(f"{words} in {_duration(seconds)}; {shown(manifest)}", file=self._stdout)
 
     def _say(self, what: str, photo: str, line: str) -> None:

@@ -40,6 +40,7 @@ OVERLAY_PIXELS = 2_000_000
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
+    parser.usage = "%(prog)s PHOTO [-o OUTPUT] [--overlay] [--list] [options; --help lists them]"
     parser.add_argument("photo", help="the photo")
     parser.add_argument("-o", "--output", help="file to write, a PNG (default: PHOTO-mask.png beside it)")
     parser.add_argument("--overwrite", action="store_true", help="replace the output if it exists")

@@ -47,6 +47,7 @@ HELP = "remove the shadow from a photo"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
+    parser.usage = "%(prog)s PHOTO [PHOTO …] [--mask MASK] [-o OUTPUT] [options; --help lists them]"
     parser.add_argument("photos", nargs="+", metavar="PHOTO", help="photos and folders, or - for standard input")
     parser.add_argument(
         "--mask", help="the shadow: white on black, or painted on a transparent layer (default: shadows are found)"
@@ -57,7 +58,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--overwrite", action="store_true", help="replace the output if it exists")
     parser.add_argument("--compare", action="store_true", help="also write a picture: before | mask | after")
     many = parser.add_argument_group("many photos")
-    many.add_argument("--recursive", action="store_true", help="look into subfolders; they are kept in the output")
+    many.add_argument(
+        "-r", "--recursive", action="store_true", help="look into subfolders; they are kept in the output"
+    )
     many.add_argument(
         "--masks", metavar="FOLDER", help="masks named like their photos (default: NAME-mask beside each photo)"
     )

@@ -70,7 +70,13 @@ class Detection:
         known = {shadow.number: shadow for shadow in self.shadows}
         for number in numbers:
             if number not in known:
-                upto = f"choose from 1 to {len(known)}" if known else "there are none"
+                upto = (
+                    f"choose from 1 to {len(known)}"
+                    if len(known) > 1
+                    else "there is only one"
+                    if known
+                    else "there are none"
+                )
                 raise ConfigError(f"there is no shadow {number}", upto)
         result = np.zeros_like(self.mask)
         for number in numbers:

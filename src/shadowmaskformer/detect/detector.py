@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -78,19 +78,27 @@ class ShadowDetector:
         marked = None if mask is None else masks.prepare(mask, photo.height, photo.width)[0]
         return self.detect_in_photo(photo, hints=hints, mask=marked)
 
-    def detect_in_photo(self, photo: Photo, *, hints: Sequence[Hint] = (), mask: Floats | None = None) -> Detection:
+    def detect_in_photo(
+        self,
+        photo: Photo,
+        *,
+        hints: Sequence[Hint] = (),
+        mask: Floats | None = None,
+        reduce: Callable[[int, int], Floats] | None = None,
+    ) -> Detection:
         """Find the shadows in a photo that was read before.
 
         Args:
             photo: the photo.
             hints: as for `detect`.
             mask: a rough mask that was read before, (H, W) of the photo's size, [0, 1]; None for none.
+            reduce: returns the photo's pixels at a smaller size, for callers that need the same copy.
         """
         height, width = photo.height, photo.width
         for hint in hints:
             _check_inside(hint, height, width)
         rows, columns = fit_pixels(height, width, WORKING_PIXELS)
-        small = average_down(photo.pixels, rows, columns)
+        small = reduce(rows, columns) if reduce else average_down(photo.pixels, rows, columns)
         marks = [hint.scaled(columns / width, rows / height) for hint in hints]
         if mask is not None:
             if mask.shape != (height, width):

@@ -1,13 +1,11 @@
-"""The floor that needs no learning: shadow light turned back into sunlight from what the mask's edge shows.
+"""The floor that a few constants describe: shadow light turned back into sunlight from what the photo itself shows.
 
-Everything is measured in the logarithm of light (`tone.py`), where a shadow takes the same from every material.
-On both sides of a shadow's edge lies mostly the same material in two lights. The picture is cut into a grid
-of cells; wherever the edge passes, the mean of a band inside and the mean of a band outside make one *pair*.
-Pairs that disagree with the rest, or with what sun and sky can do, lose their weight: there the edge of the shadow
-was also the edge of a thing. Every shadowed cell then takes the pairs that are near it and whose shaded colour
-resembles its own: that gives the light, per channel, that the shadow took from it.
+Everything is measured in the logarithm of light (`tone.py`), where a shadow takes the same from every material. How
+much it took, per channel, shaded and lit patches of like material tell (`patches.py`); it is kept in the cells of a
+grid over the picture.
 
-How softly the shadow ends is measured too: how far the light has fallen from the lit to the shaded band, as a
+How softly the shadow ends is measured too. Wherever the edge passes through a cell, the mean of a band inside and the
+mean of a band outside make one *pair*. How far the light has fallen from the lit to the shaded band, as a
 function of the distance to the mask's edge, gives the penumbra's profile, in every cell its own: a shadow is
 sharp where it touches what casts it and softens with the distance. If the middle of the whole shadow's profile
 lies off the edge, the mask was drawn too wide or too narrow, and the bands are measured again from where the
@@ -26,36 +24,22 @@ import numpy as np
 from shadowmaskformer.arrays import box_mean, sample
 from shadowmaskformer.errors import ArrayError
 from shadowmaskformer.light.correction import Correction
+from shadowmaskformer.light.patches import Falls, measure_falls
 from shadowmaskformer.light.tone import brightened, brighter, log_light
 
-RULE = 3
+RULE = 4
 """Counts up when `relight` answers otherwise: networks that start from its picture are trained on one rule."""
 
 _CELLS = 20  # along the picture's side
 _EDGE = 8 / 256  # nearer to the edge than this a band counts less: the penumbra lies there
 _BAND = 24 / 256  # how far from the edge the bands reach
 _PENUMBRA = 14 / 256  # how far from the edge the shadow may still fade
+_SOFT, _SOFTEST = 1.2, 1.8  # how many times as far from its edge a soft shadow is measured, at least and at most
+_NEARLY, _CLEAR = 0.9, 0.8  # a shadow is as soft as the depth `_NEARLY` lies inside the edge, in `_CLEAR` times `_EDGE`
 _TOO_WIDE = 3 / 256  # a mask drawn wider than this is measured a second time from the true edge
 _WHOLE = 0.5  # how strongly a cell's penumbra is drawn towards the whole shadow's
 _SOFTENED = 2  # pixels beside the edge in which it is found between the pixels
 _FAINT = 0.05  # depth up to which a photo stays as it was; from twice that on the correction counts in full
-_NEAR = 0.25  # distance at which a pair's weight has fallen to a quarter
-_ALIKE = 0.6  # distance in colour at which a pair's weight has fallen to a quarter
-
-# Logarithms of light. A pair loses its weight when its fall lies this far from the others', in brightness and in
-# hue, or this far from a typical shadow's. Sun and sky differ in how warm they are: the fall of green lies half-way
-# between red's and blue's, and a pair where it does not is a change of material.
-_OTHER_DEPTH = 0.35
-_OTHER_HUE = 0.11
-_ATYPICAL = 0.7
-_TYPICAL = np.array([1.09, 1.04, 0.95])
-_GREEN = 0.2
-
-# What casts the shadow hides some of the sky too: from the lit band, which is brighter without it, and more from
-# the middle of the shadow than from its edge. What the pairs miss at the edge, and what is added to it as far inside
-# as the bands reach, growing with the square of the distance: measured on SRD's truth.
-_SKY = 0.02
-_SKY_INSIDE = 0.08
 
 
 def relight(photo: np.ndarray, mask: np.ndarray) -> Correction:
@@ -97,8 +81,8 @@ class _Grid:
         return cls(row[:, None] * columns + column, int(row[-1]) + 1, columns, side)
 
     def places(self, cells: np.ndarray) -> np.ndarray:
-        """Return where the chosen cells (rows, columns) lie, (N, 2), in picture sides."""
-        return np.argwhere(cells) / _CELLS
+        """Return where the middles of the chosen cells (rows, columns) lie, (N, 2), in picture sides."""
+        return (np.argwhere(cells) + 0.5) / _CELLS
 
     def sums(self, values: Iterable[np.ndarray], weight: np.ndarray, pixels: np.ndarray) -> np.ndarray:
         """Return per cell the weighted sum of each of C `values` and of the weight: (rows, columns, C + 1)."""
@@ -115,7 +99,6 @@ class _Pairs:
     cells: np.ndarray  # (rows, columns), True where there is a pair
     shaded: np.ndarray  # (N, 3), logarithm of light
     lit: np.ndarray  # (N, 3), likewise
-    weight: np.ndarray  # (N,), how far to trust the pair
 
 
 @dataclass(frozen=True, eq=False)
@@ -188,29 +171,41 @@ class Light:
 
 
 def measure(photo: np.ndarray, mask: np.ndarray) -> Light | None:
-    """Measure the light on both sides of the shadow's edge; arguments as for `relight`. None without a shadow."""
+    """Measure the light on both sides of the shadow's edge; arguments as for `relight`. None without a shadow.
+
+    A shadow that turns out to be soft is measured again, further away from its edge: nearer, all is half in the light.
+    """
     size = _checked_size(photo, mask)
-    shadow = mask > 0.5
-    if not shadow.any():
+    if not (mask > 0.5).any():
         return None
+    light, softness = _measure(photo, mask, size, 1.0)
+    return _measure(photo, mask, size, softness)[0] if softness > _SOFT else light
+
+
+def _measure(photo: np.ndarray, mask: np.ndarray, size: tuple[int, int], softness: float) -> tuple[Light, float]:
+    """Return the light, measured as far from the edge as suits a shadow of `softness`, and how soft it looks then."""
     side = _side(size)
-    box = _box_around(shadow, _reach(side))
+    reach = int(np.ceil(max(_BAND, _PENUMBRA) * softness * side)) + 1
+    box = _box_around(mask > 0.5, reach)
     photo, mask = photo[box], mask[box]
     light = log_light(photo)
     grid = _Grid.over(mask.shape, side)
-    distance = _signed_distance(mask, _reach(side))
-    pairs = _edge_pairs(photo, distance, grid)
-    whole, profiles = _penumbra(light, distance, pairs, grid)
+    distance = _signed_distance(mask, reach)
+    pairs = _edge_pairs(photo, distance, grid, softness)
+    whole, profiles = _penumbra(light, distance, pairs, grid, softness)
     astray = _edge_astray(whole, grid)
     if astray and (distance > astray).any():
         distance = distance - np.float32(astray)
-        pairs = _edge_pairs(photo, distance, grid)
-        _, profiles = _penumbra(light, distance, pairs, grid)
-    return Light(size, box, grid, _loss_per_cell(light, distance, pairs, grid), profiles, distance)
+        pairs = _edge_pairs(photo, distance, grid, softness)
+        whole, profiles = _penumbra(light, distance, pairs, grid, softness)
+    falls = measure_falls(photo, light, distance, side, edge=_EDGE * softness)
+    lost = _loss_per_cell(light, distance, falls, grid)
+    inner = float(np.interp(_NEARLY, whole, _middles(whole)))
+    return Light(size, box, grid, lost, profiles, distance), min(inner / (_CLEAR * _EDGE * side), _SOFTEST)
 
 
-def _edge_pairs(photo: np.ndarray, distance: np.ndarray, grid: _Grid) -> _Pairs:
-    edge, band = _EDGE * grid.side, _BAND * grid.side
+def _edge_pairs(photo: np.ndarray, distance: np.ndarray, grid: _Grid, softness: float) -> _Pairs:
+    edge, band = _EDGE * softness * grid.side, _BAND * softness * grid.side
     means: list[np.ndarray] = []
     weights: list[np.ndarray] = []
     for inwards in (distance, -distance):
@@ -222,53 +217,33 @@ def _edge_pairs(photo: np.ndarray, distance: np.ndarray, grid: _Grid) -> _Pairs:
     weight = np.minimum(*weights)
     cells = weight > edge
     shaded, lit = log_light(means[0][cells]), log_light(means[1][cells])
-    return _Pairs(cells, shaded, lit, _without_outliers(lit - shaded, weight[cells]))
+    return _Pairs(cells, shaded, lit)
 
 
-def _without_outliers(fall: np.ndarray, weight: np.ndarray) -> np.ndarray:
-    """Return the weights (N,) after a few steps towards the fall of light (N, 3) on which most of the edge agrees."""
-    green = fall[:, 1] - (fall[:, 0] + fall[:, 2]) / 2
-    likely = weight / np.square(1 + np.square(green / _GREEN))
-    likely /= 1 + np.mean((fall - _TYPICAL) ** 2, axis=1) / _ATYPICAL**2
-    trusted = likely
-    for _ in range(5 if len(weight) else 0):
-        apart = fall - trusted @ fall / trusted.sum()
-        depth = apart.mean(axis=1)
-        hue = np.mean((apart - depth[:, None]) ** 2, axis=1)
-        trusted = likely / (1 + depth**2 / _OTHER_DEPTH**2 + hue / _OTHER_HUE**2) ** 2
-    return trusted
-
-
-def _loss_per_cell(light: np.ndarray, distance: np.ndarray, pairs: _Pairs, grid: _Grid) -> np.ndarray:
-    """Return the light that the shadow took, (rows, columns, 3), from near pairs of similar colour."""
+def _loss_per_cell(light: np.ndarray, distance: np.ndarray, falls: Falls, grid: _Grid) -> np.ndarray:
+    """Return the light that the shadow took, (rows, columns, 3)."""
     shadow = distance > 0
-    inside = np.minimum(distance[shadow] / (_BAND * grid.side), 1)
-    sums = grid.sums((*light[shadow].T, inside), np.ones_like(inside), shadow)
+    sums = grid.sums(light[shadow].T, np.ones(int(shadow.sum())), shadow)
     # The penumbra reaches into cells without shadow: they take the colour of their neighbours.
     for _ in range(2):
-        sums = np.where(sums[:, :, 4:] > 0, sums, _sum_of_neighbours(sums))
-    wanted = sums[:, :, 4] > 0
-    means = sums[wanted][:, :4] / sums[wanted][:, 4:]
+        sums = np.where(sums[:, :, 3:] > 0, sums, _sum_of_neighbours(sums))
+    wanted = sums[:, :, 3] > 0
+    means = sums[wanted][:, :3] / sums[wanted][:, 3:]
     loss = np.zeros((grid.rows, grid.columns, 3), np.float32)
-    if not len(pairs.weight):
-        loss[wanted] = _TYPICAL
-        return loss
-    apart = _squared_distances(grid.places(wanted), grid.places(pairs.cells)) / _NEAR**2
-    unlike = _squared_distances(means[:, :3], pairs.shaded) / _ALIKE**2
-    weight = pairs.weight / np.square((1 + apart) * (1 + unlike))
-    fall = weight @ (pairs.lit - pairs.shaded) / weight.sum(axis=1, keepdims=True)
-    loss[wanted] = np.maximum(fall + _SKY + _SKY_INSIDE * means[:, 3:] ** 2, 0)
+    loss[wanted] = falls.at(grid.places(wanted), means)
     return loss
 
 
-def _penumbra(light: np.ndarray, distance: np.ndarray, pairs: _Pairs, grid: _Grid) -> tuple[np.ndarray, np.ndarray]:
+def _penumbra(
+    light: np.ndarray, distance: np.ndarray, pairs: _Pairs, grid: _Grid, softness: float
+) -> tuple[np.ndarray, np.ndarray]:
     """Return the share of the shadow's depth, [0, 1], in steps of a pixel across the edge: the profiles.
 
     The least-squares share of the way from the lit to the shaded light, made to rise from 0 outside to 1
     inside. One profile is the whole shadow's, (2 R,); each cell has its own, (rows, columns, 2 R), which it
     shares with its neighbours and which is the whole shadow's where they show little of the edge.
     """
-    reach = int(np.ceil(_PENUMBRA * grid.side))
+    reach = int(np.ceil(_PENUMBRA * softness * grid.side))
     abrupt = np.repeat([0.0, 1.0], reach)
     near = np.abs(distance) < reach
     sides = np.zeros((grid.rows, grid.columns, 6), np.float32)
@@ -313,7 +288,11 @@ def _depth(
     depth = (distance > 0).astype(np.float32)
     reach = profiles.shape[2] // 2
     row, column = np.nonzero(np.abs(distance) < reach)
-    tall = np.tensordot(_bilinear(rows, grid.rows, grid.side), profiles.astype(np.float32), axes=1)
+    if not row.size:
+        return depth
+    tall = sample(
+        profiles.astype(np.float32), _place(rows, grid.rows, grid.side), np.arange(grid.columns, dtype=np.float32)
+    )
     across = _place(columns, grid.columns, grid.side)[column]
     along = np.clip(distance[row, column] + np.float32(reach - 0.5), 0, 2 * reach - 1)
     left, before = across.astype(np.intp), along.astype(np.intp)
@@ -373,27 +352,9 @@ def _sum_of_neighbours(cells: np.ndarray) -> np.ndarray:
     return rows[:, :-2] + rows[:, 1:-1] + rows[:, 2:]
 
 
-def _squared_distances(these: np.ndarray, those: np.ndarray) -> np.ndarray:
-    """Return |a - b|² for every row a of `these` and b of `those`, (N, M) float32."""
-    these, those = these.astype(np.float32), those.astype(np.float32)
-    squares = np.sum(these**2, axis=1)[:, None] + np.sum(those**2, axis=1)
-    return np.maximum(squares - 2 * (these @ those.T), 0)
-
-
 def _enlarge(cells: np.ndarray, grid: _Grid, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
     """Return cell values (rows, columns, 3) as a smooth picture (N, M, 3), bilinear."""
-    tall = np.tensordot(_bilinear(rows, grid.rows, grid.side), cells, axes=1)
-    wide = _bilinear(columns, grid.columns, grid.side)
-    picture = np.empty((len(rows), len(columns), 3), np.float32)
-    for channel in range(3):
-        np.matmul(tall[:, :, channel], wide.T, out=picture[:, :, channel])
-    return picture
-
-
-def _bilinear(pixels: np.ndarray, cells: int, side: float) -> np.ndarray:
-    """Return the weights (N, cells) with which each pixel sees the middles of the cells."""
-    place = _place(pixels, cells, side)
-    return np.maximum(1 - np.abs(place[:, None] - np.arange(cells, dtype=np.float32)), 0)
+    return sample(cells, _place(rows, grid.rows, grid.side), _place(columns, grid.columns, grid.side))
 
 
 def _place(pixels: np.ndarray, cells: int, side: float) -> np.ndarray:
@@ -413,11 +374,6 @@ def _box_around(shadow: np.ndarray, margin: int) -> tuple[slice, slice]:
 def _side(shape: tuple[int, ...]) -> float:
     """Return the side of the square with the picture's area."""
     return max(float(np.sqrt(shape[0] * shape[1])), 1.0)
-
-
-def _reach(side: float) -> int:
-    """Return how many pixels from the edge anything is measured or changed."""
-    return int(np.ceil(max(_BAND, _PENUMBRA) * side)) + 1
 
 
 def _checked_size(photo: np.ndarray, mask: np.ndarray) -> tuple[int, int]:

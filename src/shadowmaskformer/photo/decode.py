@@ -43,6 +43,7 @@ from shadowmaskformer.photo.picture import Metadata
 
 # Pillow modes that are converted to sRGB.
 _OTHER_COLOURS = ("CMYK", "LAB")
+_STRIP = 512  # rows
 # Stands for EXIF that cannot be read, so that the check of EXIF blocks reports it.
 _DAMAGED_EXIF = b"?"
 
@@ -311,7 +312,17 @@ def _pixels(image: Image.Image, name: str) -> tuple[NDArray[Any], tuple[str, ...
         wanted = "LA" if image.has_transparency_data else "L"
     else:
         wanted = "RGBA" if image.has_transparency_data else "RGB"
-    return np.array(image if mode == wanted else image.convert(wanted)), ()
+    return _levels(image if mode == wanted else image.convert(wanted)), ()
+
+
+def _levels(image: Image.Image) -> NDArray[Any]:
+    """Return an image of 8 bits as an array; in strips, because Pillow would copy the whole of it twice."""
+    levels = np.empty((image.height, image.width, len(image.getbands())), np.uint8)
+    for top in range(0, image.height, _STRIP):
+        bottom = min(top + _STRIP, image.height)
+        part = image if bottom - top == image.height else image.crop((0, top, image.width, bottom))
+        levels[top:bottom] = np.asarray(part).reshape(bottom - top, image.width, -1)
+    return levels if levels.shape[2] > 1 else levels[..., 0]
 
 
 def _to_srgb(image: Image.Image, name: str) -> tuple[NDArray[Any], tuple[str, ...]]:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shadowmaskformer.arrays import check_pixels, from_float, to_float
-from shadowmaskformer.errors import ArrayError
+from shadowmaskformer.errors import ArrayError, ImageTooLargeError
 
 
 @dataclass(frozen=True)
@@ -84,6 +84,10 @@ class Photo:
     def width(self) -> int:
         """Number of columns."""
         return int(self.pixels.shape[1])
+
+    def too_large(self) -> ImageTooLargeError:
+        """Return the error for a photo that there is not enough memory to work on."""
+        return ImageTooLargeError.for_memory(self.name, f"{self.width}x{self.height} pixels")
 
     def as_float(self) -> NDArray[np.float32]:
         """Return the pixels as float32 RGB, (H, W, 3), [0, 1]."""

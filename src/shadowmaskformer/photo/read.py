@@ -133,7 +133,7 @@ def _read(source: ImageSource, reading: Reading) -> Photo:
         photo = _upright(stored, format.name, reading)
         return photo if reading.drop_metadata or reading.frame is not None else replace(photo, file=data)
     except MemoryError as error:
-        raise ImageTooLargeError(f"{reading.name}: does not fit in memory", "scale it down first") from error
+        raise ImageTooLargeError.for_memory(reading.name) from error
 
 
 def _load(

@@ -99,6 +99,7 @@ def encode_photo(photo: Photo, *, format: str | Format | None = None, quality: i
     Raises:
         ConfigError: an unknown format, or a quality out of range.
         OutputError: a side is longer than the format allows, or the encoder fails.
+        ImageTooLargeError: there is not enough memory.
     """
     chosen = _resolved(photo, format)
     if quality is not None and not 1 <= quality <= 100:
@@ -117,6 +118,8 @@ def encode_photo(photo: Photo, *, format: str | Format | None = None, quality: i
         return encode(photo, _layers(photo, chosen), quality)
     except ShadowMaskFormerError:
         raise
+    except MemoryError as error:
+        raise photo.too_large() from error
     except DECODER_ERRORS as error:
         raise OutputError(f"{photo.name}: cannot be encoded as {chosen.label} ({error})", "write PNG") from error
 

@@ -4,6 +4,7 @@
 # `complete` fills in every option.
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,11 +12,13 @@ from typing import Any
 
 import numpy as np
 
+from shadowmaskformer import masks
 from shadowmaskformer.arrays import Floats, average_down, from_float
 from shadowmaskformer.detect.detection import Detection
 from shadowmaskformer.errors import ImageReadError
 from shadowmaskformer.files import shown
 from shadowmaskformer.light.correction import Correction
+from shadowmaskformer.light.fullsize import Restoration
 from shadowmaskformer.photo import (
     ImageSource,
     Photo,
@@ -37,21 +40,30 @@ class Removal:
     Attributes:
         before: the photo as read, upright.
         after: the same with new pixels.
-        mask: the mask that was used, (H, W), [0, 1].
-        correction: how the light was changed, on a reduced copy of the photo; None when the mask was empty.
+        mask: the mask that was used, [0, 1]: (H, W) if it was given, the size of a reduced copy if it was found.
         detection: what the detector found, or made of the given mask; None when it was not asked.
         warnings: one line each, for the user.
         weight: how much of the correction each pixel takes at full strength, on the reduced copy; None if the
             correction was not pasted into the photo.
+        restoration: how the light was changed; None when the mask was empty.
+        reduced: the copy of the photo, (h, w, 3), on which that was found.
     """
 
     before: Photo
     after: Photo
     mask: Floats
-    correction: Correction | None = None
     detection: Detection | None = None
     warnings: tuple[str, ...] = field(default=())
     weight: Floats | None = None
+    restoration: Restoration | None = None
+    reduced: Floats | None = None
+
+    @functools.cached_property
+    def correction(self) -> Correction | None:
+        """How the light was changed, on a reduced copy of the photo; None when the mask was empty."""
+        if self.restoration is None or self.reduced is None:
+            return None
+        return self.restoration.correction(self.reduced)
 
     @property
     def shadow_share(self) -> float:
@@ -90,6 +102,13 @@ class RemovedFile:
             "shadows_found": _count(self.removal.detection),
             "bytes": len(self.data),
         }
+
+
+def resized(mask: Floats, height: int, width: int) -> Floats:
+    """Return a mask of any size at another one."""
+    if height <= mask.shape[0] and width <= mask.shape[1]:
+        return average_down(mask, height, width)
+    return masks.resize(mask, height, width)
 
 
 def _count(detection: Detection | None) -> int | None:
@@ -148,7 +167,7 @@ def compare(removal: Removal) -> bytes:
     height, width = max(1, round(photo.height * scale)), max(1, round(photo.width * scale))
     gap = max(2, width // 80)
     strip = np.full((height, 3 * width + 2 * gap, 3), 255, np.uint8)
-    mask = np.repeat(average_down(removal.mask, height, width)[..., None], 3, axis=2)
+    mask = np.repeat(resized(removal.mask, height, width)[..., None], 3, axis=2)
     panels = (average_down(photo.pixels, height, width), mask, average_down(removal.after.pixels, height, width))
     for index, panel in enumerate(panels):
         left = index * (width + gap)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, TypeVar, Unpack, overload
 
@@ -22,15 +22,16 @@ from shadowmaskformer.arrays import Floats, average_down, fit_pixels
 from shadowmaskformer.detect.detection import Detection
 from shadowmaskformer.detect.detector import ShadowDetector
 from shadowmaskformer.detect.hints import Hint
-from shadowmaskformer.errors import ArrayError, ConfigError, ImageTooLargeError, NoShadowError, Notice
+from shadowmaskformer.errors import ArrayError, ConfigError, NoShadowError, Notice
 from shadowmaskformer.files import check_output, write_atomically
 from shadowmaskformer.light.correction import Correction
 from shadowmaskformer.light.fullsize import Restoration
 from shadowmaskformer.light.relight import measure
+from shadowmaskformer.machine import usable_cores
 from shadowmaskformer.photo import ImageSource, Photo, local_path, name_of, read_photo
 from shadowmaskformer.photo.accept import is_file, is_tensor
 from shadowmaskformer.removal import adapters, task
-from shadowmaskformer.removal.job import Removal, RemovedFile, output_path, remove_file
+from shadowmaskformer.removal.job import Removal, RemovedFile, output_path, remove_file, resized
 from shadowmaskformer.removal.options import Options, complete
 from shadowmaskformer.runtimes import BACKENDS, Session, check_threads, load_session
 
@@ -44,6 +45,9 @@ RELIT_PIXELS = 1024 * 1024
 """The same for the floor, and for networks that look at a smaller copy anyway: only the relit photo costs more."""
 
 ImageT = TypeVar("ImageT")
+Reduce = Callable[[int, int], Floats]
+
+_READ, _FOUND, _RESTORED = 0.1, 0.35, 0.9  # share of the work that is done when the photo has been read, and so on
 
 
 class ShadowRemover:
@@ -257,6 +261,7 @@ class ShadowRemover:
         *,
         name: str | None = None,
         hints: Sequence[Hint] = (),
+        progress: Callable[[float], None] = lambda share: None,
         **options: Unpack[Options],
     ) -> RemovedFile:
         """Remove the shadow from a picture file and return the result as one, with all there is to say about it.
@@ -266,30 +271,42 @@ class ShadowRemover:
             mask: as for `remove`.
             name: of the file that the result is for; its ending chooses the format unless an option does.
             hints: as for `remove`.
+            progress: told the share of the work that is done, 0 to 1, whenever a part of it is.
             **options: see `Options`.
         """
 
         def restore(photo: Photo) -> Removal:
-            return self.remove_from_photo(photo, mask, hints=hints, **options)
+            progress(_READ)
+            return self.remove_from_photo(photo, mask, hints=hints, progress=progress, **options)
 
         return remove_file(source, restore, name, options)
 
     def remove_from_photo(
-        self, photo: Photo, mask: Any = None, *, hints: Sequence[Hint] = (), **options: Unpack[Options]
+        self,
+        photo: Photo,
+        mask: Any = None,
+        *,
+        hints: Sequence[Hint] = (),
+        progress: Callable[[float], None] = lambda share: None,
+        **options: Unpack[Options],
     ) -> Removal:
         """Remove the shadow from a photo that was read before, and say what happened."""
         chosen = complete(options)
         try:
-            marked, detection, notes = self._mark(photo, mask, hints, chosen)
-            return self._remove(photo, marked, chosen, detection, [*photo.warnings, *notes])
+            # The detector and the remover mostly look at one size.
+            reduce = functools.cache(functools.partial(average_down, photo.pixels))
+            marked, detection, notes = self._mark(photo, mask, hints, chosen, reduce)
+            return self._remove(photo, marked, chosen, detection, [*photo.warnings, *notes], reduce, progress)
         except MemoryError as error:
-            size = f"{photo.width}x{photo.height}"
-            raise ImageTooLargeError(f"{size} pixels do not fit in memory", "scale the photo down first") from error
+            raise photo.too_large() from error
 
     def _mark(
-        self, photo: Photo, mask: Any, hints: Sequence[Hint], chosen: Options
+        self, photo: Photo, mask: Any, hints: Sequence[Hint], chosen: Options, reduce: Reduce
     ) -> tuple[Floats, Detection | None, list[str]]:
-        """Return the mask at the photo's size, what the detector said, and lines for the user."""
+        """Return the mask, what the detector said, and lines for the user.
+
+        A mask that was given has the photo's size. One that was found stays as small as it was found.
+        """
         marked, detection = None, None
         notes: list[str] = []
         if mask is not None:
@@ -303,13 +320,14 @@ class ShadowRemover:
         elif chosen["invert_mask"]:
             raise ConfigError("there is no mask to invert", "give a mask or leave {invert_mask} out")
         if marked is None or (marked.any() and (hints or not chosen["exact_mask"])):
-            detection = self.detector.detect_in_photo(photo, hints=hints, mask=marked)
+            detection = self.detector.detect_in_photo(photo, hints=hints, mask=marked, reduce=reduce)
             if marked is None and not detection.shadows:
                 raise NoShadowError(f"{photo.name}: no shadow found", "paint a {mask}, or say where it is with {hints}")
             if marked is None or detection.note:
-                marked = masks.resize(detection.mask, photo.height, photo.width)
+                marked = detection.mask
             notes += [Notice(detection.note, "{exact_mask=True} keeps it")] if detection.note else []
         if grow_px := chosen["grow_px"]:
+            marked = resized(marked, photo.height, photo.width)
             marked = masks.grow(marked, grow_px) if grow_px > 0 else masks.shrink(marked, -grow_px)
         return marked, detection, notes
 
@@ -321,21 +339,35 @@ class ShadowRemover:
         return ShadowDetector(runtime=runtime, device=given["device"], threads=given["threads"])
 
     def _remove(
-        self, photo: Photo, mask: Floats, chosen: Options, detection: Detection | None, notes: list[str]
+        self,
+        photo: Photo,
+        mask: Floats,
+        chosen: Options,
+        detection: Detection | None,
+        notes: list[str],
+        reduce: Reduce,
+        progress: Callable[[float], None],
     ) -> Removal:
         size = fit_pixels(photo.height, photo.width, self.working_pixels)
-        small, marked = average_down(photo.pixels, *size), average_down(mask, *size)
+        small, marked = reduce(*size), resized(mask, *size)
         notes += masks.describe(marked, small, name=photo.name)
         if not mask.any():
-            return Removal(photo, photo, mask, None, detection, tuple(notes))
+            return Removal(photo, photo, mask, detection, tuple(notes))
         found = self.find(small, marked)
+
+        def restoring(share: float) -> None:
+            progress(_FOUND + (_RESTORED - _FOUND) * share)
+
+        threads = self._arguments["threads"] or usable_cores()
         if chosen["raw"]:
-            pixels, weight = found.apply(photo.pixels), None
+            pixels, weight = found.apply(photo.pixels, threads=threads, progress=restoring), None
         else:
-            weight = _blend_weight(found, marked, mask.shape, chosen["feather_px"])
+            weight = _blend_weight(found, marked, photo.pixels.shape[:2], chosen["feather_px"])
             strength = np.float32(chosen["strength"])
-            pixels = found.apply(photo.pixels, weight * strength, mask if strength == 1 else mask * strength)
-        return Removal(photo, photo.with_pixels(pixels), mask, found.correction(small), detection, tuple(notes), weight)
+            least = mask if strength == 1 else mask * strength
+            pixels = found.apply(photo.pixels, weight * strength, least, threads=threads, progress=restoring)
+        progress(_RESTORED)
+        return Removal(photo, photo.with_pixels(pixels), mask, detection, tuple(notes), weight, found, small)
 
 
 def _blend_weight(found: Restoration, mask: Floats, size: tuple[int, ...], feather_px: float | None) -> Floats:

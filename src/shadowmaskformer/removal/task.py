@@ -50,7 +50,7 @@ def prepare(config: NetworkConfig, photo: Floats, mask: Floats) -> Prepared:
     pictures, light = {"photo": photo, "mask": mask[..., None]}, None
     if "start" in wanted:
         light = measure(photo, mask)
-        pictures["start"] = light.correction(photo).clamped(photo).apply(photo) if light else photo
+        pictures["start"] = np.clip(light.relit(photo, *map(np.arange, size)), 0, 1) if light else photo
     view = config.view_size(size[0], size[1])
     return Prepared({name: average_down(pictures[name], *view) for name in wanted}, light, (size[0], size[1]))
 

@@ -66,7 +66,7 @@ class JobModel(BaseModel):
 
     id: str
     state: State
-    progress: float = Field(description="0 to 1, estimated")
+    progress: float = Field(description="share of the work that is done, 0 to 1, as the worker counts it")
     place: int = Field(description="jobs before this one")
     error: str | None = None
 

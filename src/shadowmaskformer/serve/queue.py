@@ -18,7 +18,7 @@ from shadowmaskformer.batch import Worker
 from shadowmaskformer.errors import RequestError, ShadowMaskFormerError, WorkerDiedError
 from shadowmaskformer.serve.limits import Limits
 from shadowmaskformer.serve.metrics import Metrics
-from shadowmaskformer.serve.tasks import Answer
+from shadowmaskformer.serve.tasks import Answer, warm_up
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +37,7 @@ class Job:
         client: who asked for it.
         function: what a worker runs, `function(remover, *arguments)`.
         arguments: of the function.
-        size: bytes that came in, from which its time is estimated.
+        size: bytes that came in, from which the time that others must wait is estimated.
         kept: the result waits to be fetched; otherwise the request that asked for it is still open.
     """
 
@@ -49,6 +49,7 @@ class Job:
     kept: bool = False
     id: str = field(default_factory=lambda: secrets.token_hex(16))
     state: State = "waiting"
+    progress: float = 0.0
     answer: Answer | None = None
     error: ShadowMaskFormerError | None = None
     expected_s: float = _GUESS_S
@@ -56,18 +57,14 @@ class Job:
     asked: float = field(default_factory=time.monotonic)
     finished: asyncio.Event = field(default_factory=asyncio.Event)
 
-    @property
-    def progress(self) -> float:
-        """Share of the work that is done, 0 to 1; estimated from the time that earlier jobs took."""
-        if self.state in FINAL:
-            return 1.0
-        elapsed = time.monotonic() - self.began if self.began else 0.0
-        return min(0.97, elapsed / self.expected_s)
+    def heard(self, share: float) -> None:
+        """Take note of the share of the work that is done, 0 to 1, as its worker reports it."""
+        self.progress = share
 
     def end(self, state: State, answer: Answer | None = None, error: ShadowMaskFormerError | None = None) -> None:
         """Reach a final state; the first one stays."""
         if self.state not in FINAL:
-            self.state, self.answer, self.error = state, answer, error
+            self.state, self.answer, self.error, self.progress = state, answer, error, 1.0
             self.arguments = ()
             self.finished.set()
 
@@ -162,6 +159,8 @@ class Queue:
 
     async def _serve(self, worker: Worker) -> None:
         loop = asyncio.get_running_loop()
+        with suppress(Exception):  # what is wrong, the first job will say
+            await loop.run_in_executor(self._threads, worker.call, warm_up)
         while True:
             async with self._more:
                 await self._more.wait_for(lambda: bool(self._waiting))
@@ -176,7 +175,7 @@ class Queue:
             except WorkerDiedError as error:
                 if worker in self._killed and job.state == "running":
                     # Killed for the job before, which had ended already when the signal came.
-                    job.state = "waiting"
+                    job.state, job.progress = "waiting", 0.0
                     self._waiting.appendleft(job)
                 else:
                     job.end("failed", error=error)
@@ -221,7 +220,7 @@ class Queue:
 
 
 def _run(worker: Worker, job: Job) -> Answer:
-    return worker.call(job.function, *job.arguments)
+    return worker.watch(job.heard, job.function, *job.arguments)
 
 
 def _stopping() -> RequestError:

@@ -15,6 +15,8 @@ from shadowmaskformer.serve.app import create_app
 from shadowmaskformer.serve.limits import LOOPBACK, Guard, Limits, protocol
 
 DEFAULT_PORT = 8430
+NICENESS = 5
+"""Of the workers: the server itself and the browser that shows the page come first."""
 
 
 class Server(uvicorn.Server):
@@ -51,7 +53,9 @@ class Server(uvicorn.Server):
             raise ConfigError(f"workers is {workers}", "give at least 1")
         limits = limits or Limits()
         count = workers or min(2, cores())
-        self.workers = [Worker(**{"threads": max(1, cores() // count), **arguments}) for _ in range(count)]
+        self.workers = [
+            Worker(niceness=NICENESS, **{"threads": max(1, cores() // count), **arguments}) for _ in range(count)
+        ]
         app = create_app(self.workers, limits)
         self.app = app
         self._socket = _bound(host, port)

@@ -13,6 +13,7 @@ import numpy as np
 
 from shadowmaskformer import masks
 from shadowmaskformer.arrays import average_down, fit_pixels, from_float
+from shadowmaskformer.batch.worker import report
 from shadowmaskformer.detect.hints import Hint
 from shadowmaskformer.errors import MaskError, said
 from shadowmaskformer.photo import Metadata, Photo, encode_photo, read_photo, sniff
@@ -33,9 +34,16 @@ class Answer:
     facts: dict[str, Any]
 
 
+def warm_up(remover: ShadowRemover) -> None:
+    """Load what the first photo would wait for."""
+    assert remover.detector
+
+
 def remove(remover: ShadowRemover, photo: bytes, mask: bytes | None, hints: Sequence[Hint], options: Options) -> Answer:
     """Return the photo without its shadow, as a file."""
-    result = remover.remove_file(_named(photo, "photo"), mask and _named(mask, "mask"), hints=hints, **options)
+    result = remover.remove_file(
+        _named(photo, "photo"), mask and _named(mask, "mask"), hints=hints, progress=report, **options
+    )
     format = sniff(result.data)
     assert format is not None
     warnings = [said(line, "http") for line in result.warnings]

@@ -56,7 +56,9 @@ const factsOf = (answer) => {
   return facts;
 };
 
-export const isThere = () => ask("/healthz").then(() => true, () => false);
+const isThere = () => ask("/healthz").then(() => true, () => false);
+/** Resolves when the server answers again. */
+export async function back() { while (!(await isThere())) await pause(1); }
 export const info = async () => (await ask("/v1/info")).json();
 export const example = async () => new File([await (await ask("/example.jpg")).blob()], "example.jpg", { type: "image/jpeg" });
 

@@ -33,6 +33,12 @@ export const KEYS = [
   { keys: "?", does: "this list", code: "?", run: "help" },
 ];
 
+const TOUCH = [
+  { keys: "Tap", does: "take or leave a shadow; elsewhere, look for one there" },
+  { keys: "Drag", does: "move the photo; with brush and eraser, paint" },
+  { keys: "Two fingers", does: "zoom and move" },
+];
+const touches = matchMedia("(pointer: coarse)").matches;
 const typing = (target) => target.matches?.("input:not([type=range]), textarea") || target.closest?.("dialog[open]");
 
 /** Call `run(name, pressed)` for shortcuts; it returns false for one that does not apply. */
@@ -50,7 +56,7 @@ export function listen(run) {
 }
 
 export function describe(list) {
-  for (const { keys, does } of KEYS) {
+  for (const { keys, does } of touches ? [...TOUCH, ...KEYS.slice(2)] : KEYS) {
     if (!keys) continue;
     const term = document.createElement("dt"), text = document.createElement("dd");
     for (const key of keys.split("  ")) term.append(Object.assign(document.createElement("kbd"), { textContent: key }));

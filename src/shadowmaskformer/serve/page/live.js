@@ -1,6 +1,6 @@
 // A result that follows the sliders: gain and offset stay, strength and the border's weight change.
 
-import { blendWeight } from "./mask.js";
+import { blendWeight } from "./shape.js";
 
 /** A half float in 0 … 1 as a level. */
 function level(half) {

@@ -1,10 +1,13 @@
 // Wiring: the photos, the one that is shown, and what each button and key does to it.
 
+import * as controls from "./controls.js";
 import * as engine from "./engine.js";
 import * as keys from "./keys.js";
 import * as masks from "./mask.js";
-import { Menu, ask, download, pickFiles, watchDrops } from "./parts.js";
+import { canRemove } from "./panels.js";
+import { ask, download, pickFiles, watchDrops } from "./parts.js";
 import { Screen } from "./screen.js";
+import { grow, shrink } from "./shape.js";
 import { Work } from "./work.js";
 import { zip } from "./zip.js";
 
@@ -16,12 +19,11 @@ let screen;
 // Photos
 async function add(files) {
   for (const file of files) {
-    const most = state.info?.body_bytes ?? Infinity;
-    const work = new Work(file, () => screen.update(state));
+    const work = new Work(file, () => screen.update(state)), most = state.info?.body_bytes ?? Infinity;
     work.failed = (error) => failed(error, work);
     try {
       if (file.size > most) throw new Error(`has ${Math.round(file.size / 2 ** 20)} MB; the server takes ${Math.round(most / 2 ** 20)}`);
-      if (state.at < 0) screen.reading(work);
+      state.at < 0 ? screen.reading(work) : screen.say(`Opening ${work.name}`);
       await work.read();
     } catch (error) {
       failed(error, work);
@@ -32,7 +34,6 @@ async function add(files) {
     else work.scene.photo.close();
     screen.update(state);
   }
-  screen.update(state);
 }
 
 async function show(index) {
@@ -50,17 +51,12 @@ async function show(index) {
 
 /** Run something on a photo and say what went wrong. */
 async function attempt(work, action) {
-  try {
-    return await action();
-  } catch (error) {
-    failed(error, work);
-  }
-  return undefined;
+  try { return await action(); } catch (error) { return failed(error, work); }
 }
 
 function failed(error, work) {
   if (error instanceof engine.Offline) lost();
-  else if (error.status === 401) logIn(work);
+  else if (error.status === 401) logIn();
   else screen.complain(work ? `${work.name}: ${error.message.replace(/^photo: /, "")}` : error.message);
   screen.update(state);
 }
@@ -75,20 +71,14 @@ async function lost() {
   if (state.offline) return;
   state.offline = true;
   screen.update(state);
-  while (!(await engine.isThere())) await new Promise((resolve) => setTimeout(resolve, 1000));
+  await engine.back();
   state.offline = false;
   screen.say("The server is back");
   for (const work of state.works) if (work.again) attempt(work, work.again);
   screen.update(state);
 }
 
-async function start() {
-  try {
-    state.info = await engine.info();
-  } catch (error) {
-    failed(error);
-  }
-}
+const start = () => attempt(null, async () => { state.info = await engine.info(); });
 
 // What can be done; false means "not now".
 const editing = (action) => () => (current() && !current().done && current().busy !== "removing" ? action(current()) : false);
@@ -103,26 +93,28 @@ function choose(tool) {
 }
 
 const actions = {
+  tool: choose,
   point: () => choose("point"),
   brush: () => choose("brush"),
   erase: () => choose("erase"),
   smaller: () => resize(1 / 1.2),
   larger: () => resize(1.2),
-  grow: editing((work) => work.edit((mask) => masks.grow(mask, reach()))),
-  shrink: editing((work) => work.edit((mask) => masks.shrink(mask, reach()))),
+  grow: editing((work) => work.edit((mask) => grow(mask, reach()))),
+  shrink: editing((work) => work.edit((mask) => shrink(mask, reach()))),
   invert: editing((work) => work.edit(masks.invert)),
   clear: editing((work) => work.edit((mask) => masks.empty(mask.width, mask.height))),
-  undo: () => { const work = current(); if (work?.history.canUndo) { work.undo(); reopen(work); } },
-  redo: () => { const work = current(); if (work?.history.canRedo) { work.redo(); reopen(work); } },
-  remove: editing((work) => (screen.canRemove(work) ? attempt(work, () => work.remove()) : false)),
+  undo: () => (current()?.history.canUndo ? go("undo") : false),
+  redo: () => (current()?.history.canRedo ? go("redo") : false),
+  toggle: (number) => editing((work) => work.toggle(number))(),
+  adjust: (strength, edge) => finished((work) => work.adjust(strength, edge))(),
+  remove: editing((work) => (canRemove(work) ? attempt(work, () => work.remove()) : false)),
   cancel: () => {
     const work = current();
     if (!work?.busy || work.busy === "reading") return false;
-    const undo = work.busy === "removing" && work.done;
-    undo ? work.undo() : work.cancel();
+    work.busy === "removing" && work.done ? work.go("undo") : work.cancel();
     return screen.say("Cancelled");
   },
-  hold: (pressed) => (current()?.done ? screen.hold(pressed) : false),
+  hold: (pressed) => (current()?.done ? screen.compare.hold(pressed) : false),
   another: finished((work) => attempt(work, () => work.another())),
   save: finished((work) => attempt(work, () => save(work))),
   savePng: finished((work) => attempt(work, () => save(work, "png"))),
@@ -134,11 +126,17 @@ const actions = {
   actual: () => screen.actual(),
   zoomIn: () => screen.stage.zoomBy(1.3),
   zoomOut: () => screen.stage.zoomBy(1 / 1.3),
+  brushSize: (size) => resize(size / state.brush),
+  show,
+  example: () => engine.example().then((file) => add([file]), failed),
+  saveAll: () => attempt(null, saveAll),
   open: async () => add([...(await pickFiles($("files")))]),
   help: () => $("help").showModal(),
 };
 
-async function reopen(work) {
+async function go(way) {
+  const work = current();
+  work.go(way);
   await Promise.all([work.scene.photo.open(), work.result?.shown?.open()]);
   screen.update(state);
 }
@@ -149,6 +147,7 @@ function turn(step) {
 }
 
 function resize(factor) {
+  if (current()?.done) return;
   if (state.tool === "point") state.tool = "brush";
   state.brush = Math.min(300, Math.max(2, state.brush * factor));
   screen.update(state);
@@ -182,31 +181,18 @@ const handlers = {
 /** The brush is as large on the screen as its ring, whatever the zoom; on the mask that is this many pixels. */
 const radius = () => (state.brush / 2) * current().scene.mask.width / screen.stage.frame.width;
 
-function wire() {
+try {
   screen = new Screen(handlers, state, current);
-  for (const button of document.querySelectorAll("[data-tool]")) button.onclick = () => choose(button.dataset.tool);
-  for (const button of document.querySelectorAll("[data-do]")) button.addEventListener("click", () => actions[button.dataset.do]());
-  for (const [id, name] of [["choose", "open"], ["add", "open"], ["undo", "undo"], ["redo", "redo"], ["another", "another"], ["save", "save"], ["keys", "help"], ["zoom", "fit"]]) $(id).onclick = () => actions[name]();
-  $("remove").onclick = () => (current().busy === "removing" ? actions.cancel() : actions.remove());
-  $("example").onclick = () => engine.example().then((file) => add([file]), failed);
-  $("all").onclick = () => attempt(null, saveAll);
-  $("size").oninput = (event) => { state.brush = Number(event.target.value); screen.update(state); };
-  const adjust = () => current().adjust($("strength").value / 100, $("edge").value / 100);
-  $("strength").oninput = $("edge").oninput = adjust;
-  for (const name of ["pointerdown", "pointerup", "pointerleave", "pointercancel"]) $("hold").addEventListener(name, () => screen.hold(name === "pointerdown"));
-  $("found").onclick = (event) => { const chip = event.target.closest("button"); if (chip) editing((work) => work.toggle(Number(chip.value)))(); };
-  $("strip").onclick = (event) => { const item = event.target.closest("button"); if (item) show(Number(item.value)); };
-  new Menu($("mask"), $("mask-menu"));
-  new Menu($("save-as"), $("save-menu"));
-  watchDrops((files, onMask) => (onMask ? attempt(current(), () => current().openMask(files[0])) : add(files)), () => current());
+  controls.wire(actions);
   keys.describe($("help").querySelector("dl"));
   keys.listen((name, pressed) => actions[name](pressed));
-  addEventListener("keydown", (event) => screen.key(event, (place, away) => (handlers.mode() === "paint" ? (handlers.stroke(place, away), handlers.end()) : handlers.point(place, away))));
+  watchDrops((files, onMask) => (onMask ? attempt(current(), () => current().openMask(files[0])) : add(files)), current);
+  addEventListener("keydown", (event) => screen.cursor.key(event, (at, away) => {
+    const place = screen.stage.place(at);
+    if (handlers.mode() === "point") handlers.point(place, away);
+    else if (handlers.mode() === "paint") { handlers.stroke(place, away); handlers.end(); }
+  }));
   addEventListener("beforeunload", (event) => { if (state.works.some((work) => work.done && !work.saved)) event.preventDefault(); });
-}
-
-try {
-  wire();
   start();
 } catch (error) {
   $("status").textContent = error.message;

@@ -1,24 +1,29 @@
-// Shows the state: the stage, the bar, the filmstrip and what is said. It changes nothing of it.
+// Shows the state: the stage with its pictures, and what is said. It changes nothing of it.
 
+import { Compare } from "./compare.js";
+import { Cursor } from "./cursor.js";
+import * as panels from "./panels.js";
 import { Stage } from "./stage.js";
 import { View } from "./view.js";
 
 const $ = (id) => document.getElementById(id);
-const calm = matchMedia("(prefers-reduced-motion: reduce)");
+const SAID_MS = 4000;
+const WORDS = { finding: "Looking for shadows…", removing: "Removing the shadow…", following: "Making the full size…" };
 
 export class Screen {
   constructor(handlers, state, current) {
-    Object.assign(this, { state, current, split: 0.5, cursor: null, pointed: 0 });
+    Object.assign(this, { state, current, pointed: 0 });
     this.view = new View($("canvas"));
-    this.view.onrestored = () => this.update(state);
+    this.view.onrestored = () => { this.marked = this.weighed = null; this.update(state); };
     this.view.accent = [1, 0.655, 0.05];
     this.stage = new Stage($("stage"), {
       ...handlers,
       draw: () => this.draw(),
       hover: (place, event) => this.hover(place, event),
-      slide: (share) => this.slide(share),
+      slide: (share) => this.compare.slide(share),
     });
-    this.wireHandle();
+    this.compare = new Compare(this.view.values, () => this.draw(), (event) => this.stage.place(event));
+    this.cursor = new Cursor(() => (current()?.history && !current().done ? state : null));
     $("toast").querySelector("button").onclick = () => { $("toast").hidden = true; };
   }
 
@@ -33,7 +38,7 @@ export class Screen {
     const { photo } = this.current().scene;
     $("welcome").hidden = true;
     $("stage").hidden = $("bar").hidden = false;
-    this.shown = null;
+    this.compare.show(false);
     this.pointed = 0;
     this.stage.show(photo.width, photo.height);
     this.update(state);
@@ -42,93 +47,29 @@ export class Screen {
   update(state) {
     const work = this.current();
     $("offline").hidden = !state.offline;
-    this.strip(state);
+    panels.strip(state);
     if (!work?.history) {
       document.body.dataset.state = "empty";
       return;
     }
-    const { busy, done, scene, history, result } = work;
+    const { busy, done, scene } = work;
     document.body.dataset.state = done ? "done" : busy ?? "edit";
     document.body.dataset.mode = done ? "compare" : state.tool;
-    $("about").textContent = `${work.name}  ${scene.photo.width} × ${scene.photo.height}`;
-    for (const button of document.querySelectorAll("[data-tool]")) button.setAttribute("aria-checked", !done && button.dataset.tool === state.tool);
-    $("size").value = state.brush;
-    $("undo").disabled = !history.canUndo;
-    $("redo").disabled = !history.canRedo;
-    this.button(work);
-    this.chips(work);
-    $("line").hidden = !busy;
-    const share = busy === "removing" || busy === "following" ? work.progress : null;
-    $("line").classList.toggle("unsure", share === null);
-    $("line").firstElementChild.style.scale = `${share ?? 0.3} 1`;
-    share === null ? $("line").removeAttribute("aria-valuenow") : $("line").setAttribute("aria-valuenow", Math.round(100 * share));
-    const words = { finding: "Looking for shadows…", removing: done ? "Making the full size…" : "Removing the shadow…", following: "Making the full size…" };
-    if (busy !== this.busy || work.note) this.say(work.note || words[busy] || "");
-    [this.busy, work.note] = [busy, ""];
-    if (done) {
-      $("strength").value = 100 * result.live.strength;
-      $("edge").value = 100 * result.live.edge;
-      $("save-own").textContent = `Save as ${(result.ending ?? ".jpg").slice(1).toUpperCase().replace("JPG", "JPEG")}`;
-      $("save-own").hidden = result.ending === ".png";
-    }
-    $("ring").hidden = done || state.tool === "point" || !this.ringAt;
+    $("name").textContent = work.name;
+    $("dimensions").textContent = `${scene.photo.width} × ${scene.photo.height}`;
+    panels.bar(work, state);
+    panels.chips(work, (number) => this.point(number));
+    panels.progress(work);
+    const words = done && busy ? WORDS.following : WORDS[busy] ?? "";
+    if (work.note || words !== this.words) this.say(work.note || words);
+    [this.words, work.note] = [words, ""];
     this.pictures(work);
     this.draw();
   }
 
-  canRemove(work) {
-    return !work.busy && (!work.isEmpty || Boolean(work.scene.regions?.list.length));
-  }
-
-  button(work) {
-    const button = $("remove"), { regions } = work.scene, removing = work.busy === "removing";
-    let label = "Remove shadow";
-    if (removing) label = "Cancel";
-    else if (regions?.list.length > 1 && !work.drawn) {
-      const taken = regions.list.filter(({ number }) => work.taken(number)).length;
-      if (work.isEmpty) label = "Remove all";
-      else if (taken > 1) label = `Remove ${taken} shadows`;
-    }
-    button.firstElementChild.textContent = label;
-    button.disabled = !removing && !this.canRemove(work);
-    button.style.setProperty("--progress", removing ? work.progress : 0);
-    button.classList.toggle("working", removing);
-  }
-
-  chips(work) {
-    const list = work.done || work.busy === "removing" ? [] : (work.scene.regions?.list ?? []).slice(0, 8);
-    const box = $("found");
-    while (box.children.length > list.length) box.lastElementChild.remove();
-    list.forEach(({ number, share }, i) => {
-      const chip = box.children[i] ?? box.appendChild(Object.assign(document.createElement("button"), { type: "button", className: "pill" }));
-      chip.value = number;
-      chip.textContent = `Shadow ${number}`;
-      chip.title = `${(100 * share).toFixed(share < 0.01 ? 1 : 0)} % of the photo`;
-      chip.setAttribute("aria-pressed", work.taken(number));
-      chip.onpointerenter = () => this.point(number);
-      chip.onpointerleave = () => this.point(0);
-    });
-  }
-
-  strip({ works, at }) {
-    const strip = $("strip");
-    strip.hidden = works.length < 2;
-    $("all").hidden = works.filter((work) => work.done).length < 2;
-    while (strip.children.length > works.length) strip.lastElementChild.remove();
-    works.forEach((work, i) => {
-      const item = strip.children[i] ?? strip.appendChild(Object.assign(document.createElement("button"), { type: "button", value: i }));
-      if (!item.firstChild) item.append(new Image());
-      if (item.firstChild.src !== work.thumbnail) item.firstChild.src = work.thumbnail;
-      item.firstChild.alt = "";
-      item.setAttribute("aria-label", `${work.name}${work.done ? ", shadow removed" : ""}`);
-      item.setAttribute("aria-current", i === at);
-      item.classList.toggle("has-result", work.done);
-    });
-  }
-
   /** Bring the pictures to the graphics card that it does not have yet. */
   pictures(work) {
-    const { view } = this, { photo, mask, found, regions } = work.scene, { result } = work;
+    const { view } = this, { photo, found, regions } = work.scene, { result } = work;
     if (!photo.bitmap) return; // it is being decoded again
     view.picture("photo", photo.bitmap);
     const marks = [work.shownMask, found, this.pointed];
@@ -147,97 +88,25 @@ export class Screen {
       if (full) view.picture("result", result.shown.bitmap);
       view.values.full = full ? 1 : 0;
     }
-    if (this.shown !== Boolean(result)) {
-      this.shown = Boolean(result);
-      if (result) this.reveal();
-      else Object.assign(view.values, { reveal: 0, overlay: 1 });
-    }
-    $("handle").hidden = $("before").hidden = $("after").hidden = !result;
+    this.compare.show(Boolean(result));
   }
 
   painted() { this.fresh = true; this.draw(); }
 
-  /** The result sweeps in from the right, up to the middle. */
-  reveal() {
-    const { view } = this, began = performance.now(), time = calm.matches ? 1 : 900;
-    view.values.reveal = 1;
-    const step = (now) => {
-      const share = Math.min(1, (now - began) / time), eased = 1 - (1 - share) ** 3;
-      if (!this.shown) return;
-      view.values.overlay = Math.max(0, 1 - 3 * share);
-      this.slide(1 - 0.5 * eased);
-      if (share < 1) requestAnimationFrame(step);
-    };
-    requestAnimationFrame(step);
-  }
-
-  slide(share) {
-    this.split = Math.min(1, Math.max(0, share));
-    $("handle").setAttribute("aria-valuenow", Math.round(100 * this.split));
-    this.draw();
-  }
-
-  hold(pressed) {
-    this.view.values.reveal = pressed ? 0 : 1;
-    $("after").hidden = pressed;
-    this.draw();
-  }
-
-  wireHandle() {
-    const handle = $("handle"), move = (event) => this.slide(this.stage.place(event)[0]);
-    handle.onpointerdown = (event) => { handle.setPointerCapture(event.pointerId); event.stopPropagation(); };
-    handle.onpointermove = (event) => { if (handle.hasPointerCapture(event.pointerId)) move(event); };
-    handle.onkeydown = (event) => {
-      const to = { ArrowLeft: this.split - 0.05, ArrowRight: this.split + 0.05, Home: 0, End: 1 }[event.key];
-      if (to === undefined) return;
-      event.preventDefault();
-      this.slide(to);
-    };
-  }
-
-  actual() {
-    const { stage } = this;
-    stage.zoomBy(1 / (stage.scale * devicePixelRatio));
-  }
+  actual() { this.stage.zoomBy(1 / (this.stage.scale * devicePixelRatio)); }
 
   hover(place, event) {
-    const work = this.current();
-    this.ringAt = place && event ? event : null;
-    this.point(work && !work.done && !work.drawn && place && this.state.tool === "point" ? work.labelAt(place) : 0);
-    this.ring();
+    const work = this.current(), picking = work?.history && !work.done && !work.drawn && this.state.tool === "point";
+    this.point(picking && place ? work.labelAt(place) : 0);
+    this.cursor.hover(place && event ? event : null);
   }
 
+  /** Light up the numbered shadow, or none. */
   point(number) {
     if (number === this.pointed) return;
     this.pointed = number;
     $("stage").classList.toggle("over", Boolean(number));
     if (this.current()?.history) { this.pictures(this.current()); this.draw(); }
-  }
-
-  ring() {
-    const ring = $("ring"), box = $("stage").getBoundingClientRect(), work = this.current();
-    const at = this.ringAt ?? this.cursor;
-    ring.hidden = !at || !work?.history || work.done || (this.state.tool === "point" && !this.cursor);
-    if (ring.hidden) return;
-    const size = this.state.tool === "point" ? 18 : this.state.brush;
-    ring.classList.toggle("cross", this.state.tool === "point");
-    ring.style.width = ring.style.height = `${size}px`;
-    ring.style.translate = `${at.clientX - box.left - size / 2}px ${at.clientY - box.top - size / 2}px`;
-  }
-
-  /** The keyboard's cursor on the stage. */
-  key(event, act) {
-    if (document.activeElement !== $("stage") || !$("stage").matches(":focus-visible")) return;
-    const box = $("stage").getBoundingClientRect(), step = event.shiftKey ? 48 : 12;
-    this.cursor ??= { clientX: box.left + box.width / 2, clientY: box.top + box.height / 2 };
-    const move = { ArrowLeft: [-step, 0], ArrowRight: [step, 0], ArrowUp: [0, -step], ArrowDown: [0, step] }[event.key];
-    if (move) {
-      this.ringAt = null;
-      this.cursor = { clientX: this.cursor.clientX + move[0], clientY: this.cursor.clientY + move[1] };
-    } else if (event.key === "Enter") act(this.stage.place(this.cursor), event.altKey);
-    else return;
-    event.preventDefault();
-    this.ring();
   }
 
   draw() {
@@ -247,29 +116,24 @@ export class Screen {
       this.queued = false;
       if (this.fresh) this.pictures(this.current());
       this.fresh = false;
-      const { view, stage } = this, frame = stage.frame;
-      view.values.split = this.split;
+      const { view, stage } = this, { frame } = stage;
+      view.values.split = this.compare.split;
       view.draw(frame);
-      const x = Math.min(stage.room.width, Math.max(0, frame.x + this.split * frame.width));
-      const top = Math.max(0, frame.y), bottom = Math.min(stage.room.height, frame.y + frame.height);
-      Object.assign($("handle").style, { translate: `${x}px ${top}px`, height: `${bottom - top}px` });
-      $("before").style.translate = `${Math.max(12, frame.x + 12)}px ${bottom - 38}px`;
-      $("after").style.translate = `calc(${Math.min(stage.room.width - 12, frame.x + frame.width - 12)}px - 100%) ${bottom - 38}px`;
+      this.compare.lay(frame, stage.room);
       $("zoom").textContent = `${Math.round(100 * stage.scale * devicePixelRatio)} %`;
-      this.ring();
+      this.cursor.draw();
     });
   }
 
   say(text) {
     clearTimeout(this.quiet);
     $("status").textContent = text;
-    if (!this.current()?.busy) this.quiet = setTimeout(() => { $("status").textContent = ""; }, 4000);
+    if (!this.current()?.busy) this.quiet = setTimeout(() => { $("status").textContent = ""; }, SAID_MS);
   }
 
   complain(text) {
-    const toast = $("toast");
-    toast.firstElementChild.textContent = text;
-    toast.hidden = false;
+    $("toast").firstElementChild.textContent = text;
+    $("toast").hidden = false;
     if (document.body.dataset.state === "reading") document.body.dataset.state = "empty";
   }
 }

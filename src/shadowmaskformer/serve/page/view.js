@@ -32,6 +32,8 @@ void main() {
   vec3 live = before + strength * texture(weight, place).r * (relit - before);
   vec3 after = mix(live, texture(result, place).rgb, full);
   vec3 shown = mix(before, after, reveal * step(split, place.x));
+  colour = vec4(shown, 1);
+  if (overlay == 0.0) return;
   vec3 mark = smoothed();
   float taken = outline(mark.r, 1.1), found = outline(mark.g, 0.9) * (1.0 - step(0.02, mark.r));
   vec3 painted = mix(shown, accent, 0.38 * smoothstep(0.1, 0.9, mark.r));

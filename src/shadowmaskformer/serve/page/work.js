@@ -9,7 +9,6 @@ import * as masks from "./mask.js";
 import { Photo } from "./photo.js";
 
 const BRIEF_MS = 450; // sliders rest this long before the full size follows
-
 const known = new WeakMap();
 
 export class Work {
@@ -61,7 +60,7 @@ export class Work {
 
   /** Find the shadows. One alone is taken at once. */
   find() {
-    return this.run("finding", async (signal) => {
+    return this.looking = this.run("finding", async (signal) => {
       const { photo } = this.scene;
       const { mask: picture } = await engine.findShadows(photo.small, { signal });
       const found = await masks.fromPicture(picture, photo.workWidth, photo.workHeight);
@@ -81,9 +80,7 @@ export class Work {
   // Asked again and again, so remembered for each scene.
   get facts() {
     const { scene } = this, { mask, regions } = scene;
-    if (!known.has(scene)) {
-      known.set(scene, { empty: masks.isEmpty(mask), taken: regions && masks.taken(mask, regions) });
-    }
+    if (!known.has(scene)) known.set(scene, { empty: masks.isEmpty(mask), taken: regions && masks.taken(mask, regions) });
     return known.get(scene);
   }
   taken(number) { return this.facts.taken[number]; }
@@ -91,13 +88,14 @@ export class Work {
 
   toggle(number) {
     const { mask, found, regions } = this.scene, on = !this.taken(number);
-    this.push({ mask: masks.toggle(mask, found, regions.labels, number, on) });
     this.note = `Shadow ${number} ${on ? "taken" : "left"}`;
+    this.push({ mask: masks.toggle(mask, found, regions.labels, number, on) });
   }
 
   /** A click: takes or leaves what was found there; elsewhere it is a hint for another look. */
-  point(place, away) {
+  async point(place, away) {
     if (place.some((share) => share < 0 || share >= 1)) return undefined;
+    if (!this.scene.found) await this.looking?.catch(() => {}); // a click before there are outlines waits for them
     const number = this.labelAt(place);
     if (number && (!away || this.taken(number))) return this.toggle(number);
     return this.run("finding", async (signal) => {
@@ -139,8 +137,7 @@ export class Work {
 
   /** Remove what is marked, or all that was found: first a live picture, then the full size. */
   remove() {
-    const { photo, found } = this.scene;
-    const mask = this.isEmpty && found ? found : this.scene.mask;
+    const { photo, found } = this.scene, mask = this.isEmpty && found ? found : this.scene.mask;
     return this.run("removing", async (signal) => {
       const png = await masks.toPng(mask), options = this.scene.rough ? {} : { exact_mask: true };
       const live = new Live(await engine.correction(photo.small, png, options, { signal }), photo, options);
@@ -194,12 +191,10 @@ export class Work {
   async another() {
     clearTimeout(this.timer);
     await this.follow();
-    const photo = this.result.shown;
-    this.history.push(this.fresh(photo));
-    this.changed();
+    this.history.push(this.fresh(this.result.shown));
     return this.find();
   }
 
-  undo() { clearTimeout(this.timer); this.cancel(); this.history.undo(); this.changed(); }
-  redo() { clearTimeout(this.timer); this.cancel(); this.history.redo(); this.changed(); }
+  /** Go to the scene before, "undo", or the one after, "redo". */
+  go(way) { clearTimeout(this.timer); this.cancel(); this.history[way](); this.changed(); }
 }

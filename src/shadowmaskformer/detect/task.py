@@ -17,7 +17,6 @@ MOST_SQUEEZED = 2.0
 """A photo may be this many times as long as wide before it is no longer looked at as a square."""
 
 
-
 def check_network(config: NetworkConfig) -> DetectorConfig:
     """Return `config`; raise WeightsError unless it is that of a network that finds shadows."""
     if not isinstance(config, DetectorConfig):

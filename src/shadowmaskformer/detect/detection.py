@@ -17,7 +17,7 @@ LEVEL = 0.5
 """Where the depth is above this there is shadow."""
 SMALLEST = 0.0005
 """Parts smaller than this share of the photo are no shadows of their own."""
-SUREST = 0.88
+SUREST = 0.86
 """A part that is nowhere deeper than this is no shadow."""
 PENUMBRA = 0.02
 """How far the soft border of a shadow may reach, as a share of the photo's side."""

@@ -24,7 +24,7 @@ from shadowmaskformer.network.reconstruction import scaled, unscaled
 from shadowmaskformer.network.steps import Step
 
 if TYPE_CHECKING:
-    from shadowmaskformer.network.model import Network
+    from shadowmaskformer.network.base import Network
 
 Array = Any
 """A NumPy array or a PyTorch tensor."""

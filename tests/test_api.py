@@ -67,6 +67,19 @@ except ImportError as error: print(error)
     assert "shadowmaskformer[torch]" in done.stdout
 
 
+def test_a_script_that_keeps_its_remover_ends_without_a_word():
+    code = """
+import numpy as np, shadowmaskformer
+photo = np.full((32, 48, 3), 200, np.uint8)
+mask = np.zeros((32, 48), np.uint8)
+photo[8:20, 10:30], mask[8:20, 10:30] = 80, 255
+def kept(remover=shadowmaskformer.ShadowRemover()): return remover
+shadowmaskformer.remove_shadow(photo, mask)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
 def test_import_brings_nothing_heavy():
     code = (
         "import sys, shadowmaskformer as s; s.ShadowRemover; "

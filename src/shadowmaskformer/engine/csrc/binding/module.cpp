@@ -123,6 +123,8 @@ std::size_t scratch_bytes(const AnyNetwork& network, int height, int width, int 
 }  // namespace
 
 NB_MODULE(_native, module) {
+  // A remover that somebody keeps until the interpreter ends, as `remove_shadow` does, is no leak worth a page of text.
+  nb::set_leak_warnings(false);
   module.def("isa", [] { return smf::isa_name(smf::active_isa()); }, "Instruction set in use.");
   module.def("num_threads", &smf::num_threads, "Threads that a call may use.");
   module.def("set_num_threads", &smf::set_num_threads, "count"_a, "Set the threads that later calls may use.");

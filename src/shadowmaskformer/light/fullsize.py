@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -100,8 +101,8 @@ class Restoration:
         def fill(tile: Tile) -> None:
             self._fill_tile(result, levels, shares, tile)
 
-        with ThreadPoolExecutor(threads) as pool:
-            for done, _ in enumerate(map(fill, tiles) if threads == 1 else pool.map(fill, tiles), start=1):
+        with ThreadPoolExecutor(threads) if threads > 1 else nullcontext() as pool:
+            for done, _ in enumerate(pool.map(fill, tiles) if pool else map(fill, tiles), start=1):
                 progress(done / len(tiles))
 
     def _fill_tile(self, result: NDArray[Any], levels: NDArray[Any], shares: list[Floats], tile: Tile) -> None:

@@ -32,8 +32,7 @@ SURE = 0.7
 MOVED = 0.3
 """A mask that would grow by a smaller share of its area is left as it is: the remover finds a near edge better itself.
 
-Both were chosen on pairs of SRD train, of scenes that the network never saw: masks 2 % of the width too small gain 0.2
-dB, exact ones lose less than 0.1 dB.
+Both were chosen on pairs of SRD train, of scenes that the network never saw; decision 0011 has the figures.
 """
 
 

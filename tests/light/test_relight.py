@@ -235,3 +235,13 @@ def test_the_edge_is_found_between_the_pixels_of_a_reduced_mask():
     near[:, : 4 * light.box[1].start + 8] = False
     shifted = sample(light.distance[..., None], places(96, 384), places(128, 512) - light.box[1].start)[..., 0]
     assert np.abs(4 * shifted - away)[near].mean() < 0.4
+
+
+def test_distances_to_the_edge_are_right_in_a_large_picture():
+    row, column = np.mgrid[:1200, :1600]
+    away = 300 - np.hypot(row - 600, column - 800)
+    light = measure(np.full((1200, 1600, 3), 0.5, np.float32), (away > 0).astype(np.float32))
+    assert light is not None
+    reach = light.distance.max()
+    assert reach > 127  # the sum of two squares then needs more than 15 bits
+    np.testing.assert_allclose(light.distance, np.clip(away[light.box], -reach, reach), atol=1.5)

@@ -334,8 +334,8 @@ def _distance_within(region: np.ndarray, reach: int) -> np.ndarray:
     before = np.maximum.accumulate(np.where(region, -width - reach, column), axis=1)
     after = np.minimum.accumulate(np.where(region, 2 * width + reach, column)[:, ::-1], axis=1)[:, ::-1]
     along = np.minimum(np.minimum(column - before, after - column), reach + 1)
-    # 16 bits, half the memory to move, hold the squares up to a reach of 180: a picture of three megapixels.
-    squared = np.square(along).astype(np.int16 if reach < 180 else np.int32)
+    # 16 bits, half the memory to move, hold the sum of two squares up to a reach of 180.
+    squared = np.square(along).astype(np.uint16 if reach <= 180 else np.int32)
     nearest = squared.copy()
     shifted = np.empty_like(squared)
     for step in range(1, min(reach, height - 1) + 1):

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from shadowmaskformer.arrays import average_down, places, sample
 from shadowmaskformer.errors import ArrayError
 from shadowmaskformer.light.relight import measure, relight
+from shadowmaskformer.light.tone import brighter
 
 ATTENUATION = np.float32([0.4, 0.45, 0.5])
 
@@ -245,3 +246,13 @@ def test_distances_to_the_edge_are_right_in_a_large_picture():
     reach = light.distance.max()
     assert reach > 127  # the sum of two squares then needs more than 15 bits
     np.testing.assert_allclose(light.distance, np.clip(away[light.box], -reach, reach), atol=1.5)
+
+
+@pytest.mark.parametrize(("spread", "least", "most"), [(0.2, 1.05, 1.4), (0.01, 0.97, 1.05)])
+def test_texture_gets_the_contrast_of_sunlight_and_noise_does_not(spread: float, least: float, most: float):
+    rng = np.random.default_rng(0)
+    free = np.exp(-0.8 + spread * rng.standard_normal((480, 640, 1), dtype=np.float32)).repeat(3, axis=2)
+    mask = disc(480, 640)
+    photo = brighter(free, np.where(mask[:, :, None] > 0, np.log(ATTENUATION), 0).astype(np.float32))
+    restored, inside = relight(photo, mask).apply(photo), disc(480, 640, radius=0.25) > 0
+    assert least < restored[inside].std() / free[inside].std() < most

@@ -11,11 +11,15 @@ sharp where it touches what casts it and softens with the distance. If the middl
 lies off the edge, the mask was drawn too wide or too narrow, and the bands are measured again from where the
 edge should be. A pixel of depth `k` in the penumbra has lost `k` times the light, in the logarithm.
 
+Sun from one side models every grain of the ground, light from the whole sky does not. So the contrast of fine texture
+is raised a little in the shadow, where it is strong enough to be texture and not noise.
+
 All constants were chosen on the training part of SRD; lengths are fractions of the picture's size.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -27,7 +31,7 @@ from shadowmaskformer.light.correction import Correction
 from shadowmaskformer.light.patches import Falls, measure_falls
 from shadowmaskformer.light.tone import brightened, brighter, log_light
 
-RULE = 4
+RULE = 5
 """Counts up when `relight` answers otherwise: networks that start from its picture are trained on one rule."""
 
 _CELLS = 20  # along the picture's side
@@ -39,6 +43,8 @@ _NEARLY, _CLEAR = 0.9, 0.8  # a shadow is as soft as the depth `_NEARLY` lies in
 _TOO_WIDE = 3 / 256  # a mask drawn wider than this is measured a second time from the true edge
 _WHOLE = 0.5  # how strongly a cell's penumbra is drawn towards the whole shadow's
 _SOFTENED = 2  # pixels beside the edge in which it is found between the pixels
+_GRAIN = 0.0015  # how fine texture is that sunlight raises
+_RAISED, _NOISE = 0.35, 0.1  # by what share at most, and the contrast, in the logarithm of light, with half of that
 _FAINT = 0.05  # depth up to which a photo stays as it was; from twice that on the correction counts in full
 
 
@@ -114,6 +120,7 @@ class Light:
         lost: logarithm of the light that the shadow took in the middle of each cell, (rows, columns, 3).
         profiles: share of the shadow's depth across the edge in each cell, (rows, columns, 2 R).
         distance: distance of the box's pixels to the shadow's edge, positive inside.
+        grain: logarithm of the light that sharpens the texture of the box's pixels, (H, W); None in a small picture.
     """
 
     size: tuple[int, int]
@@ -122,6 +129,7 @@ class Light:
     lost: np.ndarray
     profiles: np.ndarray
     distance: np.ndarray
+    grain: np.ndarray | None = None
 
     def correction(self, photo: np.ndarray) -> Correction:
         """Return the correction of `photo`, the picture that was measured."""
@@ -166,6 +174,8 @@ class Light:
     def _added(self, distance: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
         """Return the light to give back, (N, M, 3), at the given distances and places of the box."""
         added = _enlarge(self.lost, self.grid, rows, columns)
+        if self.grain is not None:
+            added += sample(self.grain[:, :, None], rows, columns)
         added *= _depth(distance, rows, columns, self.profiles, self.grid)[:, :, None]
         return added
 
@@ -179,7 +189,20 @@ def measure(photo: np.ndarray, mask: np.ndarray) -> Light | None:
     if not (mask > 0.5).any():
         return None
     light, softness = _measure(photo, mask, size, 1.0)
-    return _measure(photo, mask, size, softness)[0] if softness > _SOFT else light
+    if softness > _SOFT:
+        light, _ = _measure(photo, mask, size, softness)
+    radius = round(_GRAIN * _side(size))
+    return dataclasses.replace(light, grain=_grain(photo, light, radius)) if radius else light
+
+
+def _grain(photo: np.ndarray, light: Light, radius: int) -> np.ndarray:
+    """Return the logarithm of the light that gives the shadow's texture the contrast it has in the sun."""
+    relit = light.relit(photo, *map(np.arange, light.size))[light.box]
+    gray = log_light(np.clip(relit, 0, 1)).mean(axis=2)
+    texture = gray - box_mean(box_mean(gray, radius), radius)
+    strength = np.square(texture)
+    texture *= np.float32(_RAISED) * strength / (strength + np.float32(_NOISE**2))
+    return texture
 
 
 def _measure(photo: np.ndarray, mask: np.ndarray, size: tuple[int, int], softness: float) -> tuple[Light, float]:

@@ -256,3 +256,12 @@ def test_texture_gets_the_contrast_of_sunlight_and_noise_does_not(spread: float,
     photo = brighter(free, np.where(mask[:, :, None] > 0, np.log(ATTENUATION), 0).astype(np.float32))
     restored, inside = relight(photo, mask).apply(photo), disc(480, 640, radius=0.25) > 0
     assert least < restored[inside].std() / free[inside].std() < most
+
+
+def test_lit_ground_inside_a_mask_stays_as_it_is():
+    free, mask = pavement(128, 160), disc(128, 160)
+    lit = disc(128, 160, radius=0.06)
+    photo = shade(free, mask * (1 - lit))
+    restored, gap = relight(photo, mask).apply(photo), disc(128, 160, radius=0.04)
+    assert error(restored, free, gap) < 0.05
+    assert error(restored, free, mask * (1 - disc(128, 160, radius=0.1))) < 0.05

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from shadowmaskformer.light.tone import log_light
+from shadowmaskformer.light.tone import WHITE, log_light
 
 _PATCHES = 40  # along the picture's side
 _ENOUGH = 512  # pixels along the side; of a picture with twice as many every second one is read
@@ -47,6 +47,10 @@ _WHOLE, _PLACE_WHOLE = 0.376, 0.073  # mean patches' worth of what all votes say
 _SKY = 0.022
 _BRIGHT = 0.073
 
+_AROUND = 0.15  # how near lit patches lie that say how bright lit ground is, in picture sides
+_BRIGHTEST = 0.95  # share of them that is darker than that
+_FEW = 5  # lit patches that say nothing about that
+
 # Depth, warmth and green of a light (3,), such that the mean square over channels is the sum of their squares.
 _AXES = np.array([[2, 6**0.5, -(2**0.5)], [2, 0, 2 * 2**0.5], [2, -(6**0.5), -(2**0.5)]]) / 6
 
@@ -72,6 +76,7 @@ class Falls:
         weight: how far to trust each, (N,), 1 on average.
         whole: the fall on which all of the shadow agrees, (3,).
         level: mean logarithm of the shadow's light.
+        lit: the patches around the shadow.
     """
 
     places: np.ndarray
@@ -80,6 +85,7 @@ class Falls:
     weight: np.ndarray
     whole: np.ndarray
     level: float
+    lit: _Patches
 
     def at(self, places: np.ndarray, light: np.ndarray) -> np.ndarray:
         """Return the light that the shadow took at `places`, (N, 2), whose shaded light is `light`, (N, 3)."""
@@ -90,6 +96,17 @@ class Falls:
     def among_themselves(self) -> np.ndarray:
         """Return what the patches near each patch and of like colour agree on, (N, 3)."""
         return self._mean(self.places, self.light, _NEIGHBOUR, _ALIKE, _WHOLE)
+
+    def brightest(self, places: np.ndarray) -> np.ndarray:
+        """Return the logarithm of the light of the brightest lit ground around `places`, (N,)."""
+        if len(self.lit.weight) < _FEW:
+            return np.full(len(places), WHITE)
+        gray = self.lit.light.mean(axis=1)
+        order = np.argsort(gray)
+        apart = 1 + squared_distances(places, self.lit.places[order]) / np.float32(_AROUND**2)
+        total = np.cumsum(self.lit.weight[order] / np.square(apart), axis=1, dtype=np.float64)
+        darker = (total < _BRIGHTEST * total[:, -1:]).sum(axis=1)
+        return gray[order][np.minimum(darker, len(gray) - 1)]
 
     def _mean(self, places: np.ndarray, light: np.ndarray, near: float, alike: float, whole: float) -> np.ndarray:
         apart = 1 + squared_distances(places, self.places) / np.float32(near**2)
@@ -115,15 +132,15 @@ def measure_falls(photo: np.ndarray, light: np.ndarray, distance: np.ndarray, si
     shaded, lit = (_patches(photo, gray, inwards, side, edge) for inwards in (distance, -distance))
     if not len(shaded.weight) or not len(lit.weight):
         nothing = np.zeros((0, 3))
-        return Falls(np.zeros((0, 2)), nothing, nothing, np.zeros(0), _TYPICAL, float(light.mean()))
+        return Falls(np.zeros((0, 2)), nothing, nothing, np.zeros(0), _TYPICAL, float(light.mean()), lit)
     ours, theirs = ((each.light @ _AXES).astype(np.float32).T for each in (shaded, lit))
     falls = theirs[:, None, :] - ours[:, :, None]
     likely = _likely(shaded, lit, falls)
     whole = _consensus(falls, likely)
     votes = likely * _agreement(falls, whole[:, None], _OTHER_DEPTH, _OTHER_HUE)
-    local = _counted(shaded, falls, votes, whole).among_themselves() @ _AXES
+    local = _counted(shaded, lit, falls, votes, whole).among_themselves() @ _AXES
     votes = likely * _agreement(falls, local.T, _LOCAL_DEPTH, _LOCAL_HUE)
-    return _counted(shaded, falls, votes, whole)
+    return _counted(shaded, lit, falls, votes, whole)
 
 
 def _patches(photo: np.ndarray, gray: np.ndarray, inwards: np.ndarray, side: float, edge: float) -> _Patches:
@@ -187,7 +204,7 @@ def _agreement(falls: np.ndarray, others: np.ndarray, depth: float, hue: float) 
     return np.reciprocal(total, out=total)
 
 
-def _counted(shaded: _Patches, falls: np.ndarray, votes: np.ndarray, whole: np.ndarray) -> Falls:
+def _counted(shaded: _Patches, lit: _Patches, falls: np.ndarray, votes: np.ndarray, whole: np.ndarray) -> Falls:
     """Return each shaded patch's fall and weight by its votes, (N, M)."""
     total = votes.sum(axis=1, dtype=np.float64)
     fall = np.einsum("nm,cnm->nc", votes, falls, optimize=True) / np.maximum(total, 1e-30)[:, None]
@@ -195,7 +212,7 @@ def _counted(shaded: _Patches, falls: np.ndarray, votes: np.ndarray, whole: np.n
     back = 3 * _AXES.T
     weight /= max(weight.mean(), 1e-30)
     level = float(shaded.weight @ shaded.light.mean(axis=1) / shaded.weight.sum())
-    return Falls(shaded.places, shaded.light, fall @ back, weight, whole @ back, level)
+    return Falls(shaded.places, shaded.light, fall @ back, weight, whole @ back, level, lit)
 
 
 def squared_distances(these: np.ndarray, those: np.ndarray) -> np.ndarray:

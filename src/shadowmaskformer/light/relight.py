@@ -11,8 +11,9 @@ sharp where it touches what casts it and softens with the distance. If the middl
 lies off the edge, the mask was drawn too wide or too narrow, and the bands are measured again from where the
 edge should be. A pixel of depth `k` in the penumbra has lost `k` times the light, in the logarithm.
 
-Sun from one side models every grain of the ground, light from the whole sky does not. So the contrast of fine texture
-is raised a little in the shadow, where it is strong enough to be texture and not noise.
+Two things come last. Sun from one side models every grain of the ground, light from the whole sky does not, so the
+contrast of fine texture is raised a little in the shadow, where it is strong enough to be texture and not noise. And
+what would come out brighter than the lit ground around it was lit already: it gets less light, down to none.
 
 All constants were chosen on the training part of SRD; lengths are fractions of the picture's size.
 """
@@ -29,9 +30,9 @@ from shadowmaskformer.arrays import box_mean, sample
 from shadowmaskformer.errors import ArrayError
 from shadowmaskformer.light.correction import Correction
 from shadowmaskformer.light.patches import Falls, measure_falls
-from shadowmaskformer.light.tone import brightened, brighter, log_light
+from shadowmaskformer.light.tone import WHITE, brightened, brighter, log_light
 
-RULE = 5
+RULE = 6
 """Counts up when `relight` answers otherwise: networks that start from its picture are trained on one rule."""
 
 _CELLS = 20  # along the picture's side
@@ -45,6 +46,8 @@ _WHOLE = 0.5  # how strongly a cell's penumbra is drawn towards the whole shadow
 _SOFTENED = 2  # pixels beside the edge in which it is found between the pixels
 _GRAIN = 0.0015  # how fine texture is that sunlight raises
 _RAISED, _NOISE = 0.35, 0.1  # by what share at most, and the contrast, in the logarithm of light, with half of that
+_SPECK = 0.003  # how far around it a pixel is averaged to see whether it is too bright
+_TOO_BRIGHT = 0.05  # how much brighter than the lit ground that is, in the logarithm of light
 _FAINT = 0.05  # depth up to which a photo stays as it was; from twice that on the correction counts in full
 
 
@@ -120,7 +123,8 @@ class Light:
         lost: logarithm of the light that the shadow took in the middle of each cell, (rows, columns, 3).
         profiles: share of the shadow's depth across the edge in each cell, (rows, columns, 2 R).
         distance: distance of the box's pixels to the shadow's edge, positive inside.
-        grain: logarithm of the light that sharpens the texture of the box's pixels, (H, W); None in a small picture.
+        limit: logarithm of the light of bright lit ground around each cell, (rows, columns).
+        finish: factor by which the light that the box's pixels get back is changed in the end, (H, W).
     """
 
     size: tuple[int, int]
@@ -129,7 +133,8 @@ class Light:
     lost: np.ndarray
     profiles: np.ndarray
     distance: np.ndarray
-    grain: np.ndarray | None = None
+    limit: np.ndarray
+    finish: np.ndarray
 
     def correction(self, photo: np.ndarray) -> Correction:
         """Return the correction of `photo`, the picture that was measured."""
@@ -174,10 +179,23 @@ class Light:
     def _added(self, distance: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
         """Return the light to give back, (N, M, 3), at the given distances and places of the box."""
         added = _enlarge(self.lost, self.grid, rows, columns)
-        if self.grain is not None:
-            added += sample(self.grain[:, :, None], rows, columns)
         added *= _depth(distance, rows, columns, self.profiles, self.grid)[:, :, None]
+        added *= sample(self.finish[:, :, None], rows, columns)
         return added
+
+    def finished(self, photo: np.ndarray) -> Light:
+        """Return this light with the right texture in `photo`, the picture that was measured, and without glare."""
+        side, rows, columns = self.grid.side, *map(np.arange, self.distance.shape)
+        depth = _depth(self.distance, rows, columns, self.profiles, self.grid)
+        added = depth * _enlarge(self.lost, self.grid, rows, columns).mean(axis=2)
+        relit = np.minimum(log_light(photo[self.box]).mean(axis=2) + added, WHITE)
+        texture = relit - _blurred(relit, round(_GRAIN * side))
+        strength = np.square(texture)
+        raised = np.float32(_RAISED) * depth * texture * strength / (strength + np.float32(_NOISE**2))
+        limit = _enlarge(self.limit[:, :, None], self.grid, rows, columns)[:, :, 0] + np.float32(_TOO_BRIGHT)
+        beyond = np.maximum(_blurred(relit, max(round(_SPECK * side), 1)) - limit, 0)
+        change = (raised - beyond) / np.maximum(added, np.float32(1e-3))
+        return dataclasses.replace(self, finish=1 + np.clip(change, -1, 1))
 
 
 def measure(photo: np.ndarray, mask: np.ndarray) -> Light | None:
@@ -191,18 +209,7 @@ def measure(photo: np.ndarray, mask: np.ndarray) -> Light | None:
     light, softness = _measure(photo, mask, size, 1.0)
     if softness > _SOFT:
         light, _ = _measure(photo, mask, size, softness)
-    radius = round(_GRAIN * _side(size))
-    return dataclasses.replace(light, grain=_grain(photo, light, radius)) if radius else light
-
-
-def _grain(photo: np.ndarray, light: Light, radius: int) -> np.ndarray:
-    """Return the logarithm of the light that gives the shadow's texture the contrast it has in the sun."""
-    relit = light.relit(photo, *map(np.arange, light.size))[light.box]
-    gray = log_light(np.clip(relit, 0, 1)).mean(axis=2)
-    texture = gray - box_mean(box_mean(gray, radius), radius)
-    strength = np.square(texture)
-    texture *= np.float32(_RAISED) * strength / (strength + np.float32(_NOISE**2))
-    return texture
+    return light.finished(photo)
 
 
 def _measure(photo: np.ndarray, mask: np.ndarray, size: tuple[int, int], softness: float) -> tuple[Light, float]:
@@ -223,8 +230,11 @@ def _measure(photo: np.ndarray, mask: np.ndarray, size: tuple[int, int], softnes
         whole, profiles = _penumbra(light, distance, pairs, grid, softness)
     falls = measure_falls(photo, light, distance, side, edge=_EDGE * softness)
     lost = _loss_per_cell(light, distance, falls, grid)
+    everywhere = np.ones((grid.rows, grid.columns), bool)
+    limit = falls.brightest(grid.places(everywhere)).reshape(everywhere.shape).astype(np.float32)
     inner = float(np.interp(_NEARLY, whole, _middles(whole)))
-    return Light(size, box, grid, lost, profiles, distance), min(inner / (_CLEAR * _EDGE * side), _SOFTEST)
+    light_found = Light(size, box, grid, lost, profiles, distance, limit, np.ones_like(distance))
+    return light_found, min(inner / (_CLEAR * _EDGE * side), _SOFTEST)
 
 
 def _edge_pairs(photo: np.ndarray, distance: np.ndarray, grid: _Grid, softness: float) -> _Pairs:
@@ -324,6 +334,10 @@ def _depth(
     here, there = (tall[row, at, before] * (1 - towards) + tall[row, at, after] * towards for at in (left, right))
     depth[row, column] = here + (across - left) * (there - here)
     return depth
+
+
+def _blurred(plane: np.ndarray, radius: int) -> np.ndarray:
+    return box_mean(box_mean(plane, radius), radius)
 
 
 def _middles(profile: np.ndarray) -> np.ndarray:

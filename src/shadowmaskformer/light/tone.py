@@ -18,6 +18,9 @@ BLACK = np.float32(0.02)
 SHOULDER = np.float32(0.8)
 """How strongly bright levels are pressed together: 0 not at all, 1 so that no amount of light exceeds white."""
 
+WHITE = np.log((1 + BLACK) / (1 - SHOULDER))
+"""Logarithm of the light behind the brightest level."""
+
 
 def log_light(levels: np.ndarray) -> np.ndarray:
     """Return the logarithm of the light behind `levels`, [0, 1].

@@ -29,7 +29,7 @@ from shadowmaskformer.detect.detection import LEVEL, Detection
 from shadowmaskformer.detect.detector import ShadowDetector
 from shadowmaskformer.detect.hints import Hint
 from shadowmaskformer.detect.scores import Counts, count, next_click
-from shadowmaskformer.metrics import psnr
+from shadowmaskformer.metrics import lab_d50, lab_mae, psnr
 from shadowmaskformer.network import weights
 from shadowmaskformer.photo import Photo
 from shadowmaskformer.removal.remover import ShadowRemover
@@ -94,6 +94,7 @@ GROUPS = {
 """What is looked at, and how the table calls it."""
 EMPTY = ("fresh", "clean", "bare")
 SIZES = ((256, 256), (840, 640))
+MEASURES, CELL = "PSNR; Lab MAE, all / shadow", "{:.2f} / {:.2f}; {:.2f} / {:.2f}"
 
 
 def pictures(lists: Path, pairs: Path, fresh: Path, every: int) -> dict[str, list[Triplet]]:
@@ -129,14 +130,14 @@ def tables(results: dict[str, Any]) -> str:
         lines += ["| | " + " | ".join(f"{value:.3f}" for value in clicks.values()) + " |"]
     removals = [key for key in results if key.startswith("removal")]
     if removals:
-        lines += ["", "| PSNR, all / shadow | photo | derived mask | found |", "|---|---|---|---|"]
+        lines += ["", f"| {MEASURES} | photo | derived mask | found |", "|---|---|---|---|"]
         for key in removals:
-            cells = ("{:.2f} / {:.2f}".format(*results[key][row]) for row in ("input", "derived", "detected"))
+            cells = (CELL.format(*results[key][row]) for row in ("input", "derived", "detected"))
             lines.append(f"| {key} | " + " | ".join(cells) + " |")
     if snapping := results.get("snapping"):
-        lines += ["", "| PSNR, all / shadow | as given | widened |", "|---|---|---|"]
+        lines += ["", f"| {MEASURES} | as given | widened |", "|---|---|---|"]
         for error in ERRORS:
-            pair_of = ("{:.2f} / {:.2f}".format(*snapping[f"{error}, {way}"]) for way in ("as given", "snapped"))
+            pair_of = (CELL.format(*snapping[f"{error}, {way}"]) for way in ("as given", "snapped"))
             lines.append(f"| {error}{' %' * (error != 'exact')} | " + " | ".join(pair_of) + " |")
     return "\n".join(lines) + "\n"
 
@@ -245,8 +246,8 @@ def shown(triplet: Triplet, size: tuple[int, int]) -> tuple[Levels, Floats, Floa
 
 
 def removed(remover: ShadowRemover, triplets: list[Triplet], size: tuple[int, int]) -> dict[str, list[float]]:
-    """Return PSNR over all and over the shadow: of the photo, with the derived mask, and with what was found."""
-    rows: dict[str, list[tuple[float, float]]] = {"input": [], "derived": [], "detected": []}
+    """Return the scores of the photo, of the result with the derived mask, and of that with what was found."""
+    rows: dict[str, list[tuple[float, ...]]] = {"input": [], "derived": [], "detected": []}
     for triplet in triplets:
         known = shown(triplet, size)
         if known is None:
@@ -264,8 +265,8 @@ def removed(remover: ShadowRemover, triplets: list[Triplet], size: tuple[int, in
 
 
 def snapped(remover: ShadowRemover, triplets: list[Triplet]) -> dict[str, list[float]]:
-    """Return PSNR over all and over the shadow, photos at half size: masks as given, and snapped."""
-    rows: dict[str, list[tuple[float, float]]] = {}
+    """Return the scores at half size with masks as given, and snapped."""
+    rows: dict[str, list[tuple[float, ...]]] = {}
     for triplet in triplets:
         known = shown(triplet, (420, 320))
         if known is None:
@@ -281,9 +282,11 @@ def snapped(remover: ShadowRemover, triplets: list[Triplet]) -> dict[str, list[f
     return {name: np.mean(values, axis=0).round(2).tolist() for name, values in rows.items()}
 
 
-def _scores(result: Levels, truth: Floats, mask: Floats) -> tuple[float, float]:
-    value = to_float(result)
-    return psnr(value, truth, None), psnr(value, truth, mask > LEVEL)
+def _scores(result: Levels, truth: Floats, mask: Floats) -> tuple[float, ...]:
+    """Return PSNR and Lab MAE, each over all and over the shadow."""
+    restored, shadow = to_float(result), mask > LEVEL
+    labs = lab_d50(restored), lab_d50(truth)
+    return psnr(restored, truth), psnr(restored, truth, shadow), lab_mae(*labs), lab_mae(*labs, shadow)
 
 
 if __name__ == "__main__":

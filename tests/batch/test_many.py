@@ -20,6 +20,7 @@ from shadowmaskformer.errors import (
     DiskFullError,
     ImageReadError,
     MaskError,
+    NoShadowError,
     NotAnImageError,
     OutputError,
     WeightsError,
@@ -87,6 +88,36 @@ def test_what_has_changed_is_done_again(folder: Path, mask: np.ndarray):
     assert statuses(remove(folder, grow_px=2)) == ALL_DONE
     (folder / "out/a-no-shadow.png").unlink()
     assert statuses(remove(folder, grow_px=2)) == {**ALL_SKIPPED, "a.png": "done"}
+
+
+def test_a_photo_without_a_shadow_is_not_tried_again(folder: Path, monkeypatch: pytest.MonkeyPatch):
+    photo = folder / "in/bare.png"
+    Image.new("RGB", (96, 64), "white").save(photo)
+    assert statuses(remove(folder)) == {**ALL_DONE, "bare.png": "failed"}
+    with monkeypatch.context() as patch:
+        patch.setattr(Worker, "call", None)
+        again = remove(folder)
+    assert statuses(again) == {**ALL_SKIPPED, "bare.png": "skipped"}
+    assert isinstance(again["bare.png"].error, NoShadowError)
+    assert "overwrite=True" in str(again["bare.png"].error)
+    assert statuses(remove(folder, overwrite=True)) == {**ALL_SKIPPED, "bare.png": "failed"}
+    assert statuses(remove(folder, grow_px=2)) == {**ALL_DONE, "bare.png": "failed"}
+    os.utime(photo)
+    assert statuses(remove(folder, grow_px=2)) == {**ALL_SKIPPED, "bare.png": "failed"}
+    Image.new("L", (96, 64), 255).save(folder / "in/bare-mask.png")
+    assert statuses(remove(folder, grow_px=2)) == {**ALL_SKIPPED, "bare.png": "done"}
+
+
+def test_a_result_is_made_anew_when_its_photo_has_lost_its_shadow_and_got_it_back(folder: Path):
+    photo = (folder / "in/a.png").read_bytes()
+    assert statuses(remove(folder)) == ALL_DONE
+    (folder / "in/a-mask.png").rename(folder / "mask.png")
+    Image.new("RGB", (96, 64), "white").save(folder / "in/a.png")
+    assert statuses(remove(folder)) == {**ALL_SKIPPED, "a.png": "failed"}
+    assert statuses(remove(folder)) == ALL_SKIPPED
+    (folder / "in/a.png").write_bytes(photo)
+    (folder / "mask.png").rename(folder / "in/a-mask.png")
+    assert statuses(remove(folder)) == {**ALL_SKIPPED, "a.png": "done"}
 
 
 def test_other_files_in_the_results_places_are_kept_unless_overwritten(folder: Path, photo: np.ndarray):

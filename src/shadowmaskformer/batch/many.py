@@ -80,8 +80,8 @@ def remove_many(
     """Remove the shadows from any number of photos.
 
     A photo that fails does not stop the others, nor does a process that dies. Results that an earlier run has written
-    from the same files with the same settings are skipped, and so are other whole pictures in their places unless
-    `overwrite` is True. Each outcome is also a line of the manifest.
+    from the same files with the same settings are skipped; unless `overwrite` is True, so are photos in which it found
+    no shadow, and other whole pictures in the results' places. Each outcome is also a line of the manifest.
 
     Args:
         photos: a photo, a folder or several of them.
@@ -91,7 +91,8 @@ def remove_many(
         require_mask: photos without a mask fail.
         recursive: look into subfolders too.
         watch: go on for ever with what is added to the folders, as soon as it no longer grows.
-        overwrite: replace files in the results' places that no earlier run has written.
+        overwrite: replace files in the results' places that no earlier run has written, and look again for shadows
+            that it did not find.
         compare: also write before, mask and after side by side.
         manifest: a file of JSON lines; None puts it into `output`, or else into the first folder.
         workers: processes; None makes one for each core.

@@ -142,7 +142,7 @@ def test_gif_comes_back_as_png(relighter: ShadowRemover, photo: np.ndarray, mask
 
 def test_comparison_of_a_panorama_fits_a_jpeg(relighter: ShadowRemover):
     wide = Photo(np.zeros((4, 30_000, 3), np.uint8))
-    strip = Image.open(io.BytesIO(compare(Removal(wide, wide, np.zeros((4, 30_000), np.float32)))))
+    strip = Image.open(io.BytesIO(compare(Removal(wide, np.zeros((4, 30_000), np.float32), after=wide))))
     assert strip.width < 65_500
 
 

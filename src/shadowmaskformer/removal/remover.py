@@ -31,7 +31,7 @@ from shadowmaskformer.machine import usable_cores
 from shadowmaskformer.photo import ImageSource, Photo, local_path, name_of, read_photo
 from shadowmaskformer.photo.accept import is_file, is_tensor
 from shadowmaskformer.removal import adapters, task
-from shadowmaskformer.removal.job import Removal, RemovedFile, output_path, remove_file, resized
+from shadowmaskformer.removal.job import Finding, Removal, RemovedFile, output_path, remove_file, resized
 from shadowmaskformer.removal.options import Options, complete
 from shadowmaskformer.runtimes import BACKENDS, Session, check_threads, load_session
 
@@ -292,11 +292,31 @@ class ShadowRemover:
     ) -> Removal:
         """Remove the shadow from a photo that was read before, and say what happened."""
         chosen = complete(options)
+        found = self.find_in_photo(photo, mask, hints=hints, **options)
+        try:
+            return self._apply(found, chosen, progress)
+        except MemoryError as error:
+            raise photo.too_large() from error
+
+    def find_in_photo(
+        self, photo: Photo, mask: Any = None, *, hints: Sequence[Hint] = (), **options: Unpack[Options]
+    ) -> Finding:
+        """Find how the light of a photo that was read before must change, and leave it at that."""
+        chosen = complete(options)
         try:
             # The detector and the remover mostly look at one size.
             reduce = functools.cache(functools.partial(average_down, photo.pixels))
             marked, detection, notes = self._mark(photo, mask, hints, chosen, reduce)
-            return self._remove(photo, marked, chosen, detection, [*photo.warnings, *notes], reduce, progress)
+            size = fit_pixels(photo.height, photo.width, self.working_pixels)
+            small, reduced_mask = reduce(*size), resized(marked, *size)
+            warnings = (*photo.warnings, *notes, *masks.describe(reduced_mask, small, name=photo.name))
+            if not marked.any():
+                return Finding(photo, marked, detection, warnings)
+            found = self.find(small, reduced_mask)
+            weight = None
+            if not chosen["raw"]:
+                weight = _blend_weight(found, reduced_mask, photo.pixels.shape[:2], chosen["feather_px"])
+            return Finding(photo, marked, detection, warnings, weight, found, small)
         except MemoryError as error:
             raise photo.too_large() from error
 
@@ -338,36 +358,21 @@ class ShadowRemover:
         runtime = given["runtime"] if given["runtime"] and not BACKENDS[given["runtime"]].runs_exports else None
         return ShadowDetector(runtime=runtime, device=given["device"], threads=given["threads"])
 
-    def _remove(
-        self,
-        photo: Photo,
-        mask: Floats,
-        chosen: Options,
-        detection: Detection | None,
-        notes: list[str],
-        reduce: Reduce,
-        progress: Callable[[float], None],
-    ) -> Removal:
-        size = fit_pixels(photo.height, photo.width, self.working_pixels)
-        small, marked = reduce(*size), resized(mask, *size)
-        notes += masks.describe(marked, small, name=photo.name)
-        if not mask.any():
-            return Removal(photo, photo, mask, detection, tuple(notes))
-        found = self.find(small, marked)
+    def _apply(self, found: Finding, chosen: Options, progress: Callable[[float], None]) -> Removal:
+        photo = found.before
+        if found.restoration is None:
+            return Removal(**vars(found), after=photo)
 
         def restoring(share: float) -> None:
             progress(_FOUND + (_RESTORED - _FOUND) * share)
 
+        weight, mask, strength = found.weight, None, np.float32(chosen["strength"])
+        if weight is not None:
+            weight, mask = weight * strength, found.mask if strength == 1 else found.mask * strength
         threads = self._arguments["threads"] or usable_cores()
-        if chosen["raw"]:
-            pixels, weight = found.apply(photo.pixels, threads=threads, progress=restoring), None
-        else:
-            weight = _blend_weight(found, marked, photo.pixels.shape[:2], chosen["feather_px"])
-            strength = np.float32(chosen["strength"])
-            least = mask if strength == 1 else mask * strength
-            pixels = found.apply(photo.pixels, weight * strength, least, threads=threads, progress=restoring)
+        pixels = found.restoration.apply(photo.pixels, weight, mask, threads=threads, progress=restoring)
         progress(_RESTORED)
-        return Removal(photo, photo.with_pixels(pixels), mask, detection, tuple(notes), weight, found, small)
+        return Removal(**vars(found), after=photo.with_pixels(pixels))
 
 
 def _blend_weight(found: Restoration, mask: Floats, size: tuple[int, ...], feather_px: float | None) -> Floats:

@@ -77,14 +77,15 @@ def correction(
     correction that each pixel takes.
     """
     read = _read(photo, options)
-    removal = remover.remove_from_photo(read, mask and _named(mask, "mask"), hints=hints, **options)
-    if removal.correction is None or removal.weight is None:
+    found = remover.find_in_photo(read, mask and _named(mask, "mask"), hints=hints, **options)
+    if found.correction is None:
         raise MaskError("the mask is empty", "paint over the shadow")
     height, width = fit_pixels(read.height, read.width, CORRECTION_PIXELS)
-    small = removal.correction.resized(height, width)
-    used, weight = average_down(removal.mask, height, width), average_down(removal.weight, height, width)
+    small = found.correction.resized(height, width)
+    used = average_down(found.mask, height, width)
+    weight = np.ones_like(used) if found.weight is None else average_down(found.weight, height, width)
     planes = np.dstack((small.gain, used, small.offset, weight)).astype("<f2")
-    facts = {"width": width, "height": height, "planes": 8, "warnings": [said(w, "http") for w in removal.warnings]}
+    facts = {"width": width, "height": height, "planes": 8, "warnings": [said(w, "http") for w in found.warnings]}
     return Answer(planes.tobytes(), "application/octet-stream", facts)
 
 

@@ -182,6 +182,9 @@ class Queue:
                 self._killed.discard(worker)
             except ShadowMaskFormerError as error:
                 job.end("failed", error=error)
+            except MemoryError:
+                error = RequestError("there is not enough memory", "send a smaller photo", status=503)
+                job.end("failed", error=error)
             except Exception:
                 log.exception("a %s failed", job.task)
                 job.end("failed", error=RequestError("the server made a mistake", "report it", status=500))

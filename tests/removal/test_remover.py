@@ -1,7 +1,10 @@
 from __future__ import annotations
 
 import io
+import os
 import pickle
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -431,6 +434,37 @@ def test_batches_of_tensors_work(relighter: ShadowRemover, photo: np.ndarray, ma
     assert torch.equal(relighter.remove(batch, several[:, None]), result)
     with pytest.raises(ArrayError, match=r"\(2, 32, 48\)"):
         relighter.remove(batch[0, :2], several[0])
+
+
+WITHOUT_THREADS = """
+import resource, sys
+from pathlib import Path
+import numpy as np
+from shadowmaskformer import ShadowRemover
+photo, mask = (np.load(path) for path in sys.argv[1:])
+alone = ShadowRemover(threads=1).remove(photo, mask)
+held = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (held + (256 << 20), -1))
+assert np.array_equal(ShadowRemover(threads=3).remove(photo, mask), alone)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="no figures about a process on this system")
+def test_where_memory_allows_no_more_threads_it_goes_on_with_one(photo: np.ndarray, mask: np.ndarray, tmp_path: Path):
+    np.save(tmp_path / "photo.npy", photo)
+    np.save(tmp_path / "mask.npy", mask)
+    # A thread asks for a stack of a gigabyte, which the limit does not leave room for.
+    command = ["sh", "-c", 'ulimit -s 1048576 && exec "$@"', "sh", sys.executable, "-c", WITHOUT_THREADS]
+    done = subprocess.run(
+        [*command, str(tmp_path / "photo.npy"), str(tmp_path / "mask.npy")],
+        env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if "ulimit" in done.stderr:
+        pytest.skip("the size of stacks is fixed here")
+    assert done.returncode == 0, done.stderr
 
 
 def test_warnings_name_the_photo(

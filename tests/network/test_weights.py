@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from safetensors.numpy import save as serialise
 
 from shadowmaskformer.errors import ConfigError, MissingExtraError, WeightsError
 from shadowmaskformer.network import weights
@@ -118,6 +119,26 @@ def test_damaged_file_is_refused(damage, tmp_path: Path):
     path = weights.save(tmp_path, TINY, arrays_for())
     path.write_bytes(damage(path.read_bytes()))
     with pytest.raises(WeightsError, match="safetensors"):
+        weights.load(tmp_path)
+
+
+def test_numbers_that_are_no_floats_are_refused(tmp_path: Path):
+    path = weights.save(tmp_path, TINY, arrays_for())
+    quantised = {key: array.astype(np.int8) for key, array in arrays_for().items()}
+    path.write_bytes(serialise(quantised))
+    with pytest.raises(WeightsError, match=r"holds int8; save the weights as float32"):
+        weights.load(tmp_path)
+    header = b'{"head.bias": {"dtype": "BF16", "shape": [2], "data_offsets": [0, 4]}}'
+    path.write_bytes(len(header).to_bytes(8, "little") + header + bytes(4))
+    with pytest.raises(WeightsError, match=r"bfloat16.*save the weights as float32"):
+        weights.load(tmp_path)
+
+
+@pytest.mark.parametrize("change", [{"format_version": "2"}, {"format_version": None}, {"kind": ["detector"]}])
+def test_values_of_another_type_are_configuration_errors(change: dict[str, object], tmp_path: Path):
+    weights.save(tmp_path, TINY, arrays_for())
+    (tmp_path / weights.CONFIG_FILE).write_text(json.dumps({**TINY.to_dict(), **change}))
+    with pytest.raises(ConfigError, match=next(iter(change))):
         weights.load(tmp_path)
 
 

@@ -75,6 +75,7 @@ def locate(name: str | Path) -> Path:
     )
 
 
+_FLOATS = "save the weights as float32 or float16"
 _EXPECTED = f"a folder with {WEIGHTS_FILE} and {CONFIG_FILE}, or a .safetensors file with {CONFIG_FILE} beside it"
 
 
@@ -110,6 +111,8 @@ def read_config(path: Path) -> NetworkConfig:
     if not isinstance(values, dict):
         raise ConfigError(f"{path}: not a model's configuration", "expected a JSON object")
     version: Any = values.pop("format_version", FORMAT_VERSION)
+    if not isinstance(version, int):
+        raise ConfigError(f"{path}: format_version is {json.dumps(version)}", f"expected {FORMAT_VERSION}")
     if version > FORMAT_VERSION:
         raise WeightsError(f"{path}: format {version} is newer than this package reads", "upgrade shadowmaskformer")
     try:
@@ -124,9 +127,15 @@ def read_arrays(path: Path) -> Arrays:
     from safetensors.numpy import load_file
 
     try:
-        return {key: array.astype(np.float32) for key, array in load_file(path).items()}
+        arrays = load_file(path)
     except (SafetensorError, OSError, ValueError, KeyError) as error:
         raise WeightsError(f"{path}: not readable as safetensors ({error})", "copy or download it again") from error
+    except TypeError as error:  # NumPy has no bfloat16 and no float8
+        raise WeightsError(f"{path}: holds numbers of another kind ({error})", _FLOATS) from error
+    for key, array in arrays.items():
+        if array.dtype.kind != "f":
+            raise WeightsError(f"{path}: {key} holds {array.dtype}", _FLOATS)
+    return {key: array.astype(np.float32) for key, array in arrays.items()}
 
 
 def check(arrays: Arrays, config: NetworkConfig, source: object) -> Arrays:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import logging
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -81,6 +82,19 @@ def test_the_hub_is_asked_by_its_prefix(monkeypatch: pytest.MonkeyPatch, tmp_pat
     assert weights.load("hf:them/theirs")[0] == TINY
     with pytest.raises(WeightsError, match="hf:owner/name"):
         weights.load("hf:theirs")
+
+
+def test_a_hub_that_cannot_be_reached_costs_one_line(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture):
+    def unreachable(name: str, file: str) -> str:
+        logging.getLogger("huggingface_hub.utils").warning("retrying in 1 s")
+        raise OSError("no connection")
+
+    monkeypatch.setitem(sys.modules, "huggingface_hub", SimpleNamespace(hf_hub_download=unreachable))
+    before = logging.getLogger("huggingface_hub").level
+    with pytest.raises(WeightsError, match=r"hf:them/theirs for us \(no connection\); check the name"):
+        weights.load("hf:them/theirs")
+    assert caplog.text == ""
+    assert logging.getLogger("huggingface_hub").level == before
 
 
 @pytest.mark.parametrize("name", ["p.png", "model.pt2"])

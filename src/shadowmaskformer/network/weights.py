@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -92,12 +93,19 @@ def _from_hub(name: str) -> Path:
         raise MissingExtraError(
             f"reading {HUB}{name} needs the Hugging Face hub", "pip install 'shadowmaskformer[hub]'"
         ) from None
+    log = logging.getLogger("huggingface_hub")
+    before = log.level
+    log.setLevel(logging.ERROR)  # it tells of each try; what counts is the last
     try:
         hf_hub_download(name, CONFIG_FILE)
         return Path(hf_hub_download(name, WEIGHTS_FILE))
     except Exception as error:  # the hub's own errors differ between its versions
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise WeightsError(f"the hub has no weights {HUB}{name} for us ({reason})") from error
+        raise WeightsError(
+            f"the hub has no weights {HUB}{name} for us ({reason})", "check the name and the connection"
+        ) from error
+    finally:
+        log.setLevel(before)
 
 
 def read_config(path: Path) -> NetworkConfig:

@@ -79,6 +79,17 @@ def test_warnings_and_errors_speak_http(server: Server, photo: np.ndarray, mask:
     assert message(wrong).startswith("mask: is 20x32")
 
 
+def test_errors_name_the_part_and_what_a_client_can_do(server: Server):
+    empty = requests.post(f"{server.url}/v1/remove", files={"photo": DEMO["photo"], "mask": ("mask.png", b"")})
+    assert empty.status_code == 415
+    assert message(empty).startswith("mask is empty")
+    huge = encoded(Image.new("1", (8000, 7000)))
+    for parts in ({"photo": huge}, {"photo": DEMO["photo"], "mask": huge}):
+        answer = requests.post(f"{server.url}/v1/remove", files=parts)
+        assert answer.status_code == 413
+        assert message(answer).endswith("more than the 50,000,000 allowed; scale it down")
+
+
 def test_the_correction_is_the_result_in_small(server: Server):
     answer = requests.post(f"{server.url}/v1/correction", files=DEMO)
     about = facts(answer)

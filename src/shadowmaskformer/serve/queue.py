@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from shadowmaskformer.batch import Worker
-from shadowmaskformer.errors import RequestError, ShadowMaskFormerError, WorkerDiedError
+from shadowmaskformer.errors import ImageTooLargeError, RequestError, ShadowMaskFormerError, WorkerDiedError
 from shadowmaskformer.serve.limits import Limits
 from shadowmaskformer.serve.metrics import Metrics
 from shadowmaskformer.serve.tasks import Answer, warm_up
@@ -180,6 +180,9 @@ class Queue:
                 else:
                     job.end("failed", error=error)
                 self._killed.discard(worker)
+            except ImageTooLargeError as error:
+                error.remedy = "scale it down"  # the limits are the server's, not the client's
+                job.end("failed", error=error)
             except ShadowMaskFormerError as error:
                 job.end("failed", error=error)
             except MemoryError:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import threading
 import time
 from pathlib import Path
@@ -277,6 +278,11 @@ def test_without_an_output_results_lie_beside_the_photos(folder: Path):
         ({"masks": "nowhere"}, ImageReadError),
         ({"masks": "s3://bucket/masks"}, ImageReadError),
         ({"method": "network", "weights": "nowhere"}, WeightsError),
+        ({"method": "network", "weights": ""}, WeightsError),
+        ({"weights": "default"}, ConfigError),
+        ({"method": "magic"}, ConfigError),
+        ({"runtime": "steam"}, ConfigError),
+        ({"device": "banana"}, ConfigError),
     ],
 )
 def test_wrong_usage_is_found_before_anything_is_touched(folder: Path, options: dict[str, object], error: type):
@@ -286,9 +292,11 @@ def test_wrong_usage_is_found_before_anything_is_touched(folder: Path, options: 
     assert sorted(folder.rglob("*")) == before
 
 
-def test_a_remover_that_cannot_be_made_ends_the_batch(folder: Path):
-    with pytest.raises(ConfigError, match="uses no weights"):
-        remove(folder, weights="default")
+def test_a_remover_that_cannot_be_made_ends_the_batch(folder: Path, tiny_weights: Path):
+    broken = shutil.copytree(tiny_weights, folder / "broken")
+    (broken / "config.json").write_text("{}")
+    with pytest.raises(WeightsError, match="weights do not fit"):
+        remove(folder, method="network", weights=broken)
 
 
 def test_a_folder_without_photos_is_named(folder: Path):

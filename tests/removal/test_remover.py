@@ -24,6 +24,7 @@ from shadowmaskformer.errors import (
     MaskError,
     NoShadowError,
     OutputError,
+    WeightsError,
 )
 from shadowmaskformer.photo.picture import Photo
 from shadowmaskformer.removal.job import Removal, compare, default_output
@@ -465,6 +466,18 @@ def test_where_memory_allows_no_more_threads_it_goes_on_with_one(photo: np.ndarr
     if "ulimit" in done.stderr:
         pytest.skip("the size of stacks is fixed here")
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("method", ["network", "relight"])
+@pytest.mark.parametrize("argument", [{"runtime": "steam"}, {"device": "banana"}, {"threads": 0}])
+def test_arguments_that_mean_nothing_are_named_at_once(method: Any, argument: dict[str, Any]):
+    with pytest.raises(ConfigError, match=next(iter(argument))):
+        ShadowRemover(method=method, **argument)
+
+
+def test_weights_without_a_name_are_not_taken_for_the_default():
+    with pytest.raises(WeightsError, match=r"holds no model\.safetensors"):
+        ShadowRemover("")
 
 
 def test_warnings_name_the_photo(

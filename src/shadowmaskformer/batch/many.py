@@ -17,8 +17,7 @@ from shadowmaskformer.errors import ConfigError, ImageReadError
 from shadowmaskformer.files import shown
 from shadowmaskformer.photo import choose_format, format_of_path, local_path
 from shadowmaskformer.removal.options import Options, complete
-from shadowmaskformer.removal.remover import Method
-from shadowmaskformer.runtimes import check_threads
+from shadowmaskformer.removal.remover import Method, check_arguments
 
 Engine = Literal["local", "ray"]
 ENGINES: dict[Engine, str] = {"local": "local.run_local", "ray": "ray.run_ray"}
@@ -115,10 +114,11 @@ def remove_many(
     inputs = [os.fspath(each) for each in ([photos] if isinstance(photos, str | os.PathLike) else photos)]
     target, marks = (None if each is None else os.fspath(each) for each in (output, masks))
     _check(inputs, target, marks, engine, workers, options)
-    remover: dict[str, Any] = {"weights": weights, "method": method, "runtime": runtime, "device": device, "threads": 1}
-    if threads is not None:
-        check_threads(threads)
-        remover["threads"] = threads
+    remover: dict[str, Any] = {
+        "weights": weights, "method": method, "runtime": runtime, "device": device,
+        "threads": 1 if threads is None else threads,
+    }  # fmt: skip
+    check_arguments(**remover)
     settings = Settings(remover, options, overwrite, compare, require_mask)
 
     def planned() -> list[Item]:

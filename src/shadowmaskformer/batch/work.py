@@ -187,7 +187,8 @@ def _version_of(remover: dict[str, Any]) -> list[str]:
     """Return digests of the weights that find shadows and, unless the method has none, of those that remove them."""
     names: list[Any] = [DETECTOR]
     if remover.get("method") != "relight":
-        names.append(remover.get("weights") or weights.DEFAULT)
+        given = remover.get("weights")
+        names.append(weights.DEFAULT if given is None else given)
     files = [Path(name) if Path(name).is_file() else weights.locate(name) for name in names]
     return [hashlib.sha256(file.read_bytes()).hexdigest() for file in files]
 

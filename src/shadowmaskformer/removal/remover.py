@@ -28,12 +28,13 @@ from shadowmaskformer.light.correction import Correction
 from shadowmaskformer.light.fullsize import Restoration
 from shadowmaskformer.light.relight import measure
 from shadowmaskformer.machine import usable_cores
+from shadowmaskformer.network.weights import DEFAULT
 from shadowmaskformer.photo import ImageSource, Photo, local_path, name_of, read_photo
 from shadowmaskformer.photo.accept import is_file, is_tensor
 from shadowmaskformer.removal import adapters, task
 from shadowmaskformer.removal.job import Finding, Removal, RemovedFile, output_path, remove_file, resized
 from shadowmaskformer.removal.options import Options, complete
-from shadowmaskformer.runtimes import BACKENDS, Session, check_threads, load_session
+from shadowmaskformer.runtimes import BACKENDS, Session, backend, check_device, check_threads, load_session
 
 log = logging.getLogger(__name__)
 
@@ -48,6 +49,25 @@ ImageT = TypeVar("ImageT")
 Reduce = Callable[[int, int], Floats]
 
 _READ, _FOUND, _RESTORED = 0.1, 0.35, 0.9  # share of the work that is done when the photo has been read, and so on
+
+
+def check_arguments(
+    weights: str | Path | Session | None,
+    *,
+    method: Method,
+    runtime: str | None,
+    device: str | None,
+    threads: int | None,
+) -> None:
+    """Raise ConfigError for arguments of `ShadowRemover` that no computer could work with; nothing is loaded."""
+    if method not in METHODS:
+        raise ConfigError(f"there is no method {method!r}", f"choose one of {', '.join(METHODS)}")
+    if method == "relight" and weights is not None:
+        raise ConfigError(f"method 'relight' uses no weights, got {str(weights)!r}", "leave one of them out")
+    if runtime is not None:
+        backend(runtime)
+    check_device(device)
+    check_threads(threads)
 
 
 class ShadowRemover:
@@ -75,13 +95,9 @@ class ShadowRemover:
             working_pixels: photos with more pixels are corrected on a copy of about this size, and the correction is
                 enlarged; None chooses by the network.
         """
-        if method not in METHODS:
-            raise ConfigError(f"there is no method {method!r}", f"choose one of {', '.join(METHODS)}")
-        if method == "relight" and weights is not None:
-            raise ConfigError(f"method 'relight' uses no weights, got {str(weights)!r}", "leave one of them out")
+        check_arguments(weights, method=method, runtime=runtime, device=device, threads=threads)
         if working_pixels is not None and working_pixels < 1:
             raise ConfigError(f"working_pixels is {working_pixels}", "give at least 1")
-        check_threads(threads)
         self._arguments: dict[str, Any] = {
             "weights": weights, "method": method, "runtime": runtime, "device": device, "threads": threads,
             "working_pixels": working_pixels,
@@ -90,7 +106,7 @@ class ShadowRemover:
         self.session: Session | None = None
         if method == "network":
             self.session = (
-                load_session(runtime, weights or "default", device=device, threads=threads)
+                load_session(runtime, DEFAULT if weights is None else weights, device=device, threads=threads)
                 if weights is None or isinstance(weights, str | Path)
                 else weights
             )

@@ -164,7 +164,7 @@ def _check(
     if output and new and (Path(output).exists() or format_of_path(output)):
         raise ConfigError(f"{shown(output)}: is no folder", "many photos need {output} to be one")
     if masks and not place_of(masks).is_folder(masks) and place_of(masks).state(masks) is None:
-        raise ImageReadError(f"{shown(masks)}: no such mask or folder of masks")
+        raise ImageReadError(f"{shown(masks)}: no such mask or folder of masks", "check its name")
 
 
 def _remedy(recursive: bool) -> str:

@@ -158,7 +158,10 @@ def check(arrays: Arrays, config: NetworkConfig, source: object) -> Arrays:
     ]
     if wrong:
         more = f" and {len(wrong) - 3} more" if len(wrong) > 3 else ""
-        raise WeightsError(f"{source}: weights do not fit their configuration: {'; '.join(wrong[:3])}{more}")
+        raise WeightsError(
+            f"{source}: weights do not fit their configuration: {'; '.join(wrong[:3])}{more}",
+            f"take both files, {WEIGHTS_FILE} and {CONFIG_FILE}, from one place",
+        )
     for key, array in arrays.items():
         if not np.isfinite(array).all():
             raise WeightsError(

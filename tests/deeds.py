@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from shadowmaskformer.batch.worker import report
 from shadowmaskformer.errors import MaskError
 from shadowmaskformer.removal.remover import ShadowRemover
+from shadowmaskformer.serve import tasks
+from shadowmaskformer.serve.tasks import Answer
 
 
 def name(remover: ShadowRemover, word: str, *, times: int = 1) -> tuple[str, str]:
@@ -27,6 +32,21 @@ def count(remover: ShadowRemover, upto: int) -> int:
     for number in range(upto):
         report(number / upto)
     return os.nice(0)
+
+
+def remove_with_little_memory(remover: ShadowRemover, *arguments: Any) -> Answer:
+    """Do what the server asks for, with only some megabytes more than the process has already."""
+    held = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (held + (8 << 20), before[1]))
+    try:
+        return tasks.remove(remover, *arguments)
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)
+
+
+def ask_for_too_much_memory(remover: ShadowRemover, *arguments: Any) -> Any:
+    return np.empty(1 << 60, np.uint8)
 
 
 def die(remover: ShadowRemover) -> None:

@@ -81,8 +81,10 @@ class ImageTooLargeError(ShadowMaskFormerError):
 
     @classmethod
     def for_memory(cls, name: str, size: str = "it") -> ImageTooLargeError:
-        """Return the error for a picture that there is not enough memory for."""
-        return cls(f"{name}: there is not enough memory for {size}", "close other programs or scale the picture down")
+        """Return the error for a picture that there is not enough memory for; a server may have more later."""
+        error = cls(f"{name}: there is not enough memory for {size}", "close other programs or scale the picture down")
+        error.http_status = 503
+        return error
 
 
 class MaskError(ShadowMaskFormerError):

@@ -184,4 +184,4 @@ def as_output_error(error: OSError, name: str) -> OutputError:
         return OutputError(f"{name}: its folder cannot be written to", "choose another {output}")
     if error.errno in (errno.ENOENT, errno.ENOTDIR):
         return OutputError(f"{name}: its folder does not exist", "create it first")
-    return OutputError(f"{name}: cannot be written ({error.strerror or error})")
+    return OutputError(f"{name}: cannot be written ({error.strerror or error})", "choose another {output}")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from shadowmaskformer.batch.manifest import Earlier, Manifest, Outcome
-from shadowmaskformer.errors import MaskError, OutputError
+from shadowmaskformer.errors import MaskError, NoShadowError, OutputError
 
 DONE = Outcome("a.jpg", "a-no-shadow.jpg", "done", "m.png", facts={"bytes": 70}, fingerprint="f1")
 
@@ -62,6 +62,17 @@ def test_failures_and_first_skips_get_a_line_later_skips_none(path: Path):
     record(path, skipped).close()
     assert [line["status"] for line in lines(path)] == ["failed", "skipped"]
     assert lines(path)[0]["error"] == {"type": "MaskError", "message": "no mask; use grow_px=5"}
+
+
+def test_that_no_shadow_was_found_is_remembered_with_the_result_of_an_earlier_photo(path: Path):
+    bare = Outcome("a.jpg", "a-no-shadow.jpg", "failed", error=NoShadowError("none"), fingerprint="f2")
+    again = record(path, bare)
+    assert again.earlier("a-no-shadow.jpg") == Earlier(None, "f2", bare=True)
+    again.close()
+    record(path, DONE).close()
+    again = record(path, bare)
+    assert again.earlier("a-no-shadow.jpg") == Earlier(70, "f2", bare=True)
+    again.close()
 
 
 def test_names_that_are_not_unicode_survive(path: Path):

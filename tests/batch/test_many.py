@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import threading
 import time
 from pathlib import Path
@@ -20,6 +21,7 @@ from shadowmaskformer.errors import (
     DiskFullError,
     ImageReadError,
     MaskError,
+    NoShadowError,
     NotAnImageError,
     OutputError,
     WeightsError,
@@ -87,6 +89,36 @@ def test_what_has_changed_is_done_again(folder: Path, mask: np.ndarray):
     assert statuses(remove(folder, grow_px=2)) == ALL_DONE
     (folder / "out/a-no-shadow.png").unlink()
     assert statuses(remove(folder, grow_px=2)) == {**ALL_SKIPPED, "a.png": "done"}
+
+
+def test_a_photo_without_a_shadow_is_not_tried_again(folder: Path, monkeypatch: pytest.MonkeyPatch):
+    photo = folder / "in/bare.png"
+    Image.new("RGB", (96, 64), "white").save(photo)
+    assert statuses(remove(folder)) == {**ALL_DONE, "bare.png": "failed"}
+    with monkeypatch.context() as patch:
+        patch.setattr(Worker, "call", None)
+        again = remove(folder)
+    assert statuses(again) == {**ALL_SKIPPED, "bare.png": "skipped"}
+    assert isinstance(again["bare.png"].error, NoShadowError)
+    assert "overwrite=True" in str(again["bare.png"].error)
+    assert statuses(remove(folder, overwrite=True)) == {**ALL_SKIPPED, "bare.png": "failed"}
+    assert statuses(remove(folder, grow_px=2)) == {**ALL_DONE, "bare.png": "failed"}
+    os.utime(photo)
+    assert statuses(remove(folder, grow_px=2)) == {**ALL_SKIPPED, "bare.png": "failed"}
+    Image.new("L", (96, 64), 255).save(folder / "in/bare-mask.png")
+    assert statuses(remove(folder, grow_px=2)) == {**ALL_SKIPPED, "bare.png": "done"}
+
+
+def test_a_result_is_made_anew_when_its_photo_has_lost_its_shadow_and_got_it_back(folder: Path):
+    photo = (folder / "in/a.png").read_bytes()
+    assert statuses(remove(folder)) == ALL_DONE
+    (folder / "in/a-mask.png").rename(folder / "mask.png")
+    Image.new("RGB", (96, 64), "white").save(folder / "in/a.png")
+    assert statuses(remove(folder)) == {**ALL_SKIPPED, "a.png": "failed"}
+    assert statuses(remove(folder)) == ALL_SKIPPED
+    (folder / "in/a.png").write_bytes(photo)
+    (folder / "mask.png").rename(folder / "in/a-mask.png")
+    assert statuses(remove(folder)) == {**ALL_SKIPPED, "a.png": "done"}
 
 
 def test_other_files_in_the_results_places_are_kept_unless_overwritten(folder: Path, photo: np.ndarray):
@@ -246,6 +278,11 @@ def test_without_an_output_results_lie_beside_the_photos(folder: Path):
         ({"masks": "nowhere"}, ImageReadError),
         ({"masks": "s3://bucket/masks"}, ImageReadError),
         ({"method": "network", "weights": "nowhere"}, WeightsError),
+        ({"method": "network", "weights": ""}, WeightsError),
+        ({"weights": "default"}, ConfigError),
+        ({"method": "magic"}, ConfigError),
+        ({"runtime": "steam"}, ConfigError),
+        ({"device": "banana"}, ConfigError),
     ],
 )
 def test_wrong_usage_is_found_before_anything_is_touched(folder: Path, options: dict[str, object], error: type):
@@ -255,9 +292,11 @@ def test_wrong_usage_is_found_before_anything_is_touched(folder: Path, options: 
     assert sorted(folder.rglob("*")) == before
 
 
-def test_a_remover_that_cannot_be_made_ends_the_batch(folder: Path):
-    with pytest.raises(ConfigError, match="uses no weights"):
-        remove(folder, weights="default")
+def test_a_remover_that_cannot_be_made_ends_the_batch(folder: Path, tiny_weights: Path):
+    broken = shutil.copytree(tiny_weights, folder / "broken")
+    (broken / "config.json").write_text("{}")
+    with pytest.raises(WeightsError, match="weights do not fit"):
+        remove(folder, method="network", weights=broken)
 
 
 def test_a_folder_without_photos_is_named(folder: Path):

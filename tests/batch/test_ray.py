@@ -17,7 +17,7 @@ from shadowmaskformer.batch.manifest import Earlier
 from shadowmaskformer.batch.plan import Item
 from shadowmaskformer.batch.ray import Actor
 from shadowmaskformer.batch.work import Settings
-from shadowmaskformer.errors import MissingExtraError, ShadowMaskFormerError
+from shadowmaskformer.errors import MissingExtraError, NoShadowError, ShadowMaskFormerError
 
 MANIFEST = "shadowmaskformer-manifest.jsonl"
 
@@ -43,6 +43,11 @@ def test_an_actor_answers_a_path_with_an_outcome(folder: Path):
     first = asked(None)
     assert (first.status, first.error) == ("done", None)
     assert asked(Earlier(first.facts["bytes"], first.fingerprint)).status == "skipped"
+    Image.new("RGB", (96, 64), "white").save(folder / "in/bare.png")
+    item = Item(str(folder / "in/bare.png"), str(folder / "out/bare-no-shadow.png"))
+    bare = asked(None)
+    assert isinstance(bare.error, NoShadowError)
+    assert asked(Earlier(None, bare.fingerprint, bare=True)).status == "skipped"
     actor._worker.__exit__()
 
 

@@ -155,3 +155,11 @@ def test_photos_without_a_shadow_are_counted_and_explained(files: Path, capsys: 
     printed = capsys.readouterr()
     assert printed.err == ("no shadow found: in/bare.png: if there is one, save a mask beside it as bare-mask.png\n")
     assert printed.out.startswith("1 done, 1 without a shadow in ")
+    assert remove("in", "-r", "-o", "out") == 0
+    printed = capsys.readouterr()
+    assert printed.err == ""
+    assert printed.out.startswith("2 skipped (1 without a shadow) in ")
+    assert remove("in", "-r", "-o", "out", "--json") == 0
+    *lines, last = map(json.loads, capsys.readouterr().out.splitlines())
+    assert [line["error"]["type"] for line in lines if line["error"]] == ["NoShadowError"]
+    assert (last["summary"]["skipped"], last["summary"]["no_shadow"]) == (2, 1)

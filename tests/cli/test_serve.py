@@ -73,6 +73,11 @@ def test_a_port_that_is_taken_is_named(capsys: pytest.CaptureFixture[str]):
     assert "choose another --port" in capsys.readouterr().err
 
 
+def test_a_host_that_is_not_this_computer_is_named(capsys: pytest.CaptureFixture[str]):
+    assert main(["serve", "--no-browser", "--host", "192.0.2.1", "--token", "secret"]) == 3
+    assert "choose another --host" in capsys.readouterr().err
+
+
 def test_without_the_extra_its_name_is_said(tmp_path: Path):
     (tmp_path / "uvicorn.py").write_text("raise ModuleNotFoundError('no uvicorn', name='uvicorn')\n")
     done = subprocess.run(

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pickle
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -87,6 +88,12 @@ def test_a_box_leaves_out_what_is_around_it(detector: ShadowDetector, demo: np.n
 def test_a_hint_outside_the_photo_is_refused(detector: ShadowDetector, demo: np.ndarray):
     with pytest.raises(ConfigError, match="the hint at 400,10 lies outside the photo, 320x240"):
         detector.detect(demo, hints=[Hint.click(400, 10)])
+
+
+@pytest.mark.parametrize("hints", [Hint.click(40, 10), [(40, 10)], [[40, 10]], 3])
+def test_other_things_than_a_list_of_hints_are_refused(hints: Any, detector: ShadowDetector, demo: np.ndarray):
+    with pytest.raises(ConfigError, match=r"give a list of hints: hints=\[Hint\.click"):
+        detector.detect(demo, hints=hints)
 
 
 def test_weights_of_a_remover_are_refused():

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -60,7 +62,9 @@ def test_scribbles_in_other_colours_are_refused():
         read_scribbles(np.full((8, 12, 3), 200, np.uint8))
 
 
-@pytest.mark.parametrize("points", [(), ((float("nan"), 1),), ((1, float("inf")),)])
-def test_a_hint_must_be_somewhere(points: tuple[tuple[float, float], ...]):
+@pytest.mark.parametrize(
+    "points", [(), ((float("nan"), 1),), ((1, float("inf")),), (420, 310), (("x", 1),), ((1, 2, 3),)]
+)
+def test_a_hint_must_be_somewhere(points: Any):
     with pytest.raises(ConfigError, match="is no place"):
         Hint(points)

@@ -56,6 +56,22 @@ def test_where_memory_is_short_it_goes_on_with_smaller_tiles(
         found.apply(photo)
 
 
+def test_where_no_thread_can_be_started_it_goes_on_with_one(
+    found: Restoration, photo: np.ndarray, monkeypatch: pytest.MonkeyPatch
+):
+    whole = found.apply(photo)
+
+    def refuse(*_: object) -> None:
+        raise RuntimeError(why)
+
+    why = "can't start new thread"  # what Python says when the system gives it none
+    monkeypatch.setattr("threading.Thread.start", refuse)
+    assert np.array_equal(found.apply(photo, threads=2), whole)
+    why = "something else"
+    with pytest.raises(RuntimeError, match=why):
+        found.apply(photo, threads=2)
+
+
 def test_nothing_found_changes_nothing():
     photo = np.full((4, 6, 3), 0.5, np.float32)
     assert np.array_equal(Restoration((2, 3)).apply(photo, np.ones((2, 3), np.float32)), photo)

@@ -14,7 +14,7 @@ from shadowmaskformer.network.config import VARIANTS
 from shadowmaskformer.network.release import read_release
 
 
-def test_checkpoint_that_holds_code_is_not_run(tmp_path: Path):
+def test_checkpoint_that_holds_code_is_not_run(tmp_path: Path, recwarn: pytest.WarningsRecorder):
     pytest.importorskip("torch")
     trace = tmp_path / "ran"
 
@@ -27,6 +27,7 @@ def test_checkpoint_that_holds_code_is_not_run(tmp_path: Path):
     with pytest.raises(UnsafeWeightsError):
         read_release(path)
     assert not trace.exists()
+    assert not recwarn.list
 
 
 def test_checkpoint_of_something_else_is_refused(tmp_path: Path):

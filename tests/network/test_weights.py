@@ -2,12 +2,14 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import logging
 import sys
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from safetensors.numpy import save as serialise
 
 from shadowmaskformer.errors import ConfigError, MissingExtraError, WeightsError
 from shadowmaskformer.network import weights
@@ -82,6 +84,19 @@ def test_the_hub_is_asked_by_its_prefix(monkeypatch: pytest.MonkeyPatch, tmp_pat
         weights.load("hf:theirs")
 
 
+def test_a_hub_that_cannot_be_reached_costs_one_line(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture):
+    def unreachable(name: str, file: str) -> str:
+        logging.getLogger("huggingface_hub.utils").warning("retrying in 1 s")
+        raise OSError("no connection")
+
+    monkeypatch.setitem(sys.modules, "huggingface_hub", SimpleNamespace(hf_hub_download=unreachable))
+    before = logging.getLogger("huggingface_hub").level
+    with pytest.raises(WeightsError, match=r"hf:them/theirs for us \(no connection\); check the name"):
+        weights.load("hf:them/theirs")
+    assert caplog.text == ""
+    assert logging.getLogger("huggingface_hub").level == before
+
+
 @pytest.mark.parametrize("name", ["p.png", "model.pt2"])
 def test_a_file_of_another_kind_is_named_with_what_is_expected(name: str, tmp_path: Path):
     (tmp_path / name).write_bytes(b"\x89PNG")
@@ -118,6 +133,26 @@ def test_damaged_file_is_refused(damage, tmp_path: Path):
     path = weights.save(tmp_path, TINY, arrays_for())
     path.write_bytes(damage(path.read_bytes()))
     with pytest.raises(WeightsError, match="safetensors"):
+        weights.load(tmp_path)
+
+
+def test_numbers_that_are_no_floats_are_refused(tmp_path: Path):
+    path = weights.save(tmp_path, TINY, arrays_for())
+    quantised = {key: array.astype(np.int8) for key, array in arrays_for().items()}
+    path.write_bytes(serialise(quantised))
+    with pytest.raises(WeightsError, match=r"holds int8; save the weights as float32"):
+        weights.load(tmp_path)
+    header = b'{"head.bias": {"dtype": "BF16", "shape": [2], "data_offsets": [0, 4]}}'
+    path.write_bytes(len(header).to_bytes(8, "little") + header + bytes(4))
+    with pytest.raises(WeightsError, match=r"bfloat16.*save the weights as float32"):
+        weights.load(tmp_path)
+
+
+@pytest.mark.parametrize("change", [{"format_version": "2"}, {"format_version": None}, {"kind": ["detector"]}])
+def test_values_of_another_type_are_configuration_errors(change: dict[str, object], tmp_path: Path):
+    weights.save(tmp_path, TINY, arrays_for())
+    (tmp_path / weights.CONFIG_FILE).write_text(json.dumps({**TINY.to_dict(), **change}))
+    with pytest.raises(ConfigError, match=next(iter(change))):
         weights.load(tmp_path)
 
 

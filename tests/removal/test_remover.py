@@ -1,7 +1,10 @@
 from __future__ import annotations
 
 import io
+import os
 import pickle
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -21,6 +24,7 @@ from shadowmaskformer.errors import (
     MaskError,
     NoShadowError,
     OutputError,
+    WeightsError,
 )
 from shadowmaskformer.photo.picture import Photo
 from shadowmaskformer.removal.job import Removal, compare, default_output
@@ -142,7 +146,7 @@ def test_gif_comes_back_as_png(relighter: ShadowRemover, photo: np.ndarray, mask
 
 def test_comparison_of_a_panorama_fits_a_jpeg(relighter: ShadowRemover):
     wide = Photo(np.zeros((4, 30_000, 3), np.uint8))
-    strip = Image.open(io.BytesIO(compare(Removal(wide, wide, np.zeros((4, 30_000), np.float32)))))
+    strip = Image.open(io.BytesIO(compare(Removal(wide, np.zeros((4, 30_000), np.float32), after=wide))))
     assert strip.width < 65_500
 
 
@@ -431,6 +435,49 @@ def test_batches_of_tensors_work(relighter: ShadowRemover, photo: np.ndarray, ma
     assert torch.equal(relighter.remove(batch, several[:, None]), result)
     with pytest.raises(ArrayError, match=r"\(2, 32, 48\)"):
         relighter.remove(batch[0, :2], several[0])
+
+
+WITHOUT_THREADS = """
+import resource, sys
+from pathlib import Path
+import numpy as np
+from shadowmaskformer import ShadowRemover
+photo, mask = (np.load(path) for path in sys.argv[1:])
+alone = ShadowRemover(threads=1).remove(photo, mask)
+held = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (held + (256 << 20), -1))
+assert np.array_equal(ShadowRemover(threads=3).remove(photo, mask), alone)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="no figures about a process on this system")
+def test_where_memory_allows_no_more_threads_it_goes_on_with_one(photo: np.ndarray, mask: np.ndarray, tmp_path: Path):
+    np.save(tmp_path / "photo.npy", photo)
+    np.save(tmp_path / "mask.npy", mask)
+    # A thread asks for a stack of a gigabyte, which the limit does not leave room for.
+    command = ["sh", "-c", 'ulimit -s 1048576 && exec "$@"', "sh", sys.executable, "-c", WITHOUT_THREADS]
+    done = subprocess.run(
+        [*command, str(tmp_path / "photo.npy"), str(tmp_path / "mask.npy")],
+        env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if "ulimit" in done.stderr:
+        pytest.skip("the size of stacks is fixed here")
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("method", ["network", "relight"])
+@pytest.mark.parametrize("argument", [{"runtime": "steam"}, {"device": "banana"}, {"threads": 0}])
+def test_arguments_that_mean_nothing_are_named_at_once(method: Any, argument: dict[str, Any]):
+    with pytest.raises(ConfigError, match=next(iter(argument))):
+        ShadowRemover(method=method, **argument)
+
+
+def test_weights_without_a_name_are_not_taken_for_the_default():
+    with pytest.raises(WeightsError, match=r"holds no model\.safetensors"):
+        ShadowRemover("")
 
 
 def test_warnings_name_the_photo(

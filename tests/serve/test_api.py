@@ -16,11 +16,13 @@ import pytest
 import requests
 from PIL import Image
 
+import deeds
 import shadowmaskformer
 from pictures import encoded, exif_block, tiff
 from serve.running import message, photo_parts, running, wait_for
 from shadowmaskformer.arrays import average_down, to_float
 from shadowmaskformer.errors import said
+from shadowmaskformer.serve import tasks
 from shadowmaskformer.serve.server import Server
 
 ASSETS = Path(shadowmaskformer.__file__).parent / "assets"
@@ -75,6 +77,17 @@ def test_warnings_and_errors_speak_http(server: Server, photo: np.ndarray, mask:
     wrong = requests.post(f"{server.url}/v1/remove", files=photo_parts(photo, mask[:, :20]))
     assert wrong.status_code == 422
     assert message(wrong).startswith("mask: is 20x32")
+
+
+def test_errors_name_the_part_and_what_a_client_can_do(server: Server):
+    empty = requests.post(f"{server.url}/v1/remove", files={"photo": DEMO["photo"], "mask": ("mask.png", b"")})
+    assert empty.status_code == 415
+    assert message(empty).startswith("mask is empty")
+    huge = encoded(Image.new("1", (8000, 7000)))
+    for parts in ({"photo": huge}, {"photo": DEMO["photo"], "mask": huge}):
+        answer = requests.post(f"{server.url}/v1/remove", files=parts)
+        assert answer.status_code == 413
+        assert message(answer).endswith("more than the 50,000,000 allowed; scale it down")
 
 
 def test_the_correction_is_the_result_in_small(server: Server):
@@ -159,6 +172,22 @@ def test_a_worker_that_is_killed_costs_one_request(server: Server):
     assert "signal 9" in message(answers[0])
     assert requests.post(f"{server.url}/v1/remove", files=DEMO).status_code == 200
     assert worker.pid != first
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="no figures about a process on this system")
+@pytest.mark.parametrize("deed", [deeds.remove_with_little_memory, deeds.ask_for_too_much_memory])
+def test_a_lack_of_memory_is_no_mistake_and_no_end(deed: Any, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("PYTHONPATH", str(Path(deeds.__file__).parent))
+    large = {"photo": encoded(np.zeros((2000, 3000, 3), np.uint8)), "mask": encoded(np.ones((2, 3), np.uint8))}
+    with running(threads=1) as server:
+        wait_for(lambda: server.workers[0].pid)
+        with monkeypatch.context() as patch:
+            patch.setattr(tasks, "remove", deed)
+            answer = requests.post(f"{server.url}/v1/remove", files=large)
+        assert answer.status_code == 503
+        assert "not enough memory" in message(answer)
+        assert int(answer.headers["retry-after"]) > 0
+        assert requests.post(f"{server.url}/v1/remove", files=DEMO).status_code == 200
 
 
 def test_no_worker_outlives_the_server(photo: np.ndarray, mask: np.ndarray):

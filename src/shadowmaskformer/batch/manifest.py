@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from shadowmaskformer.batch.places import absolute, make_folder
-from shadowmaskformer.errors import Caller, OutputError, ShadowMaskFormerError, said
+from shadowmaskformer.errors import Caller, NoShadowError, OutputError, ShadowMaskFormerError, said
 from shadowmaskformer.files import as_output_error, shown
 
 MANIFEST = "shadowmaskformer-manifest.jsonl"
@@ -27,10 +27,10 @@ class Outcome:
     Attributes:
         photo: its path or URL.
         output: of its result.
-        status: `done`; `skipped`, because the result is there already; `failed`; or `left`, because the batch had to
+        status: `done`; `skipped`, because an earlier run has done it; `failed`; or `left`, because the batch had to
             stop.
         mask: the mask that was used; None if there was none.
-        error: why it failed.
+        error: why it failed; or that an earlier run found no shadow, if it was skipped for that.
         warnings: one line each, for the user.
         facts: what was done, as plain JSON types: width, height, share of shadow, bytes of the result.
         seconds: how long it took.
@@ -60,10 +60,17 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Earlier:
-    """What the manifest knows of a result that an earlier run wrote: its bytes, and what it was made from."""
+    """What the manifest knows of a photo that an earlier run was done with.
 
-    bytes: int
+    Attributes:
+        bytes: of the result that was written last; None if none ever was.
+        fingerprint: of what the run was done with.
+        bare: no shadow was found.
+    """
+
+    bytes: int | None
     fingerprint: str
+    bare: bool = False
 
 
 class Manifest:
@@ -93,7 +100,7 @@ class Manifest:
             raise as_output_error(error, self._name) from error
 
     def earlier(self, output: str) -> Earlier | None:
-        """Return what is known of a result; None if no run has written it."""
+        """Return what is known of the photo with this result; None if no run was done with it."""
         return self._earlier.get(absolute(output))
 
     def record(self, outcome: Outcome) -> None:
@@ -121,7 +128,7 @@ class Manifest:
 
 
 def _parsed(lines: Iterable[bytes]) -> tuple[set[str], dict[str, Earlier]]:
-    """Return the outputs that the lines name, and what is known of those that were written."""
+    """Return the outputs that the lines name, and what is known of those whose photos were done with."""
     known: set[str] = set()
     earlier: dict[str, Earlier] = {}
     for line in lines:
@@ -130,4 +137,7 @@ def _parsed(lines: Iterable[bytes]) -> tuple[set[str], dict[str, Earlier]]:
             known.add(values["output"])
             if values["status"] == "done":
                 earlier[values["output"]] = Earlier(values["bytes"], values["fingerprint"])
+            elif (values["error"] or {}).get("type") == NoShadowError.__name__:
+                written = earlier.get(values["output"])
+                earlier[values["output"]] = Earlier(written and written.bytes, values["fingerprint"], bare=True)
     return known, earlier

@@ -17,8 +17,7 @@ from shadowmaskformer.errors import ConfigError, ImageReadError
 from shadowmaskformer.files import shown
 from shadowmaskformer.photo import choose_format, format_of_path, local_path
 from shadowmaskformer.removal.options import Options, complete
-from shadowmaskformer.removal.remover import Method
-from shadowmaskformer.runtimes import check_threads
+from shadowmaskformer.removal.remover import Method, check_arguments
 
 Engine = Literal["local", "ray"]
 ENGINES: dict[Engine, str] = {"local": "local.run_local", "ray": "ray.run_ray"}
@@ -80,8 +79,8 @@ def remove_many(
     """Remove the shadows from any number of photos.
 
     A photo that fails does not stop the others, nor does a process that dies. Results that an earlier run has written
-    from the same files with the same settings are skipped, and so are other whole pictures in their places unless
-    `overwrite` is True. Each outcome is also a line of the manifest.
+    from the same files with the same settings are skipped; unless `overwrite` is True, so are photos in which it found
+    no shadow, and other whole pictures in the results' places. Each outcome is also a line of the manifest.
 
     Args:
         photos: a photo, a folder or several of them.
@@ -91,7 +90,8 @@ def remove_many(
         require_mask: photos without a mask fail.
         recursive: look into subfolders too.
         watch: go on for ever with what is added to the folders, as soon as it no longer grows.
-        overwrite: replace files in the results' places that no earlier run has written.
+        overwrite: replace files in the results' places that no earlier run has written, and look again for shadows
+            that it did not find.
         compare: also write before, mask and after side by side.
         manifest: a file of JSON lines; None puts it into `output`, or else into the first folder.
         workers: processes; None makes one for each core.
@@ -114,10 +114,11 @@ def remove_many(
     inputs = [os.fspath(each) for each in ([photos] if isinstance(photos, str | os.PathLike) else photos)]
     target, marks = (None if each is None else os.fspath(each) for each in (output, masks))
     _check(inputs, target, marks, engine, workers, options)
-    remover: dict[str, Any] = {"weights": weights, "method": method, "runtime": runtime, "device": device, "threads": 1}
-    if threads is not None:
-        check_threads(threads)
-        remover["threads"] = threads
+    remover: dict[str, Any] = {
+        "weights": weights, "method": method, "runtime": runtime, "device": device,
+        "threads": 1 if threads is None else threads,
+    }  # fmt: skip
+    check_arguments(**remover)
     settings = Settings(remover, options, overwrite, compare, require_mask)
 
     def planned() -> list[Item]:
@@ -163,7 +164,7 @@ def _check(
     if output and new and (Path(output).exists() or format_of_path(output)):
         raise ConfigError(f"{shown(output)}: is no folder", "many photos need {output} to be one")
     if masks and not place_of(masks).is_folder(masks) and place_of(masks).state(masks) is None:
-        raise ImageReadError(f"{shown(masks)}: no such mask or folder of masks")
+        raise ImageReadError(f"{shown(masks)}: no such mask or folder of masks", "check its name")
 
 
 def _remedy(recursive: bool) -> str:

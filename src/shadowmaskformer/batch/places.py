@@ -166,7 +166,7 @@ class Remote:
         try:
             return _Named(path, self._system.cat_file(path))
         except FileNotFoundError as error:
-            raise ImageReadError(f"{shown(path)}: no such file") from error
+            raise ImageReadError(f"{shown(path)}: no such file", "check its name and folder") from error
         except Exception as error:  # as above
             raise ImageReadError(f"{shown(path)}: cannot be read ({_line(error)})") from error
 

@@ -16,7 +16,7 @@ from shadowmaskformer.batch.places import is_url, place_of, split
 from shadowmaskformer.batch.plan import Item
 from shadowmaskformer.batch.worker import Worker
 from shadowmaskformer.detect.detector import WEIGHTS as DETECTOR
-from shadowmaskformer.errors import MaskError, OutputError, ShadowMaskFormerError, WorkerDiedError
+from shadowmaskformer.errors import MaskError, NoShadowError, OutputError, ShadowMaskFormerError, WorkerDiedError
 from shadowmaskformer.files import shown
 from shadowmaskformer.network import weights
 from shadowmaskformer.photo import read_plain
@@ -37,7 +37,7 @@ class Settings:
     Attributes:
         remover: arguments of `ShadowRemover`.
         options: of each removal.
-        overwrite: replace files of unknown origin.
+        overwrite: replace files of unknown origin, and look again for shadows that were not found.
         comparison: also write before, mask and after side by side.
         require_mask: photos without a mask fail.
     """
@@ -67,13 +67,14 @@ def decide(item: Item, earlier: Earlier | None, found: str, overwrite: bool) -> 
 
     Args:
         item: the photo.
-        earlier: what the manifest knows of its result.
+        earlier: what the manifest knows of it.
         found: the fingerprint as it is now.
-        overwrite: a file of unknown origin may be replaced.
+        overwrite: a file of unknown origin may be replaced, and a shadow that was not found is looked for again.
     """
     state = place_of(item.output).state(item.output)
     if state is None:
-        return "make"
+        known = earlier is not None and earlier.bare and earlier.fingerprint == found
+        return "skip" if known and not overwrite else "make"
     if earlier is not None and earlier.bytes == state[0]:
         return "skip" if earlier.fingerprint == found else "replace"
     return "replace" if overwrite else "adopt"
@@ -94,7 +95,7 @@ def settle(
     Args:
         worker: where to do it.
         item: the photo.
-        earlier: what the manifest knows of its result.
+        earlier: what the manifest knows of it.
         settings: of the batch.
         version: the settings' fingerprint.
         room: waited for before the work is begun, and held meanwhile.
@@ -104,7 +105,8 @@ def settle(
         found = fingerprint(item, version)
         action = decide(item, earlier, found, settings.overwrite)
         if action == "skip":
-            return Outcome(item.photo, item.output, "skipped", item.mask, fingerprint=found)
+            bare = _known_bare(item) if earlier and earlier.bare else None
+            return Outcome(item.photo, item.output, "skipped", item.mask, bare, fingerprint=found)
         try:
             with room():
                 outcome = worker.call(execute, item, action, settings, found)
@@ -115,6 +117,12 @@ def settle(
                 break
     assert outcome is not None
     return outcome
+
+
+def _known_bare(item: Item) -> NoShadowError:
+    return NoShadowError(
+        f"{shown(item.photo)}: no shadow was found before", "add a mask, or look again with {overwrite=True}"
+    )
 
 
 def _was_growing(item: Item, version: str, found: str) -> bool:
@@ -179,7 +187,8 @@ def _version_of(remover: dict[str, Any]) -> list[str]:
     """Return digests of the weights that find shadows and, unless the method has none, of those that remove them."""
     names: list[Any] = [DETECTOR]
     if remover.get("method") != "relight":
-        names.append(remover.get("weights") or weights.DEFAULT)
+        given = remover.get("weights")
+        names.append(weights.DEFAULT if given is None else given)
     files = [Path(name) if Path(name).is_file() else weights.locate(name) for name in names]
     return [hashlib.sha256(file.read_bytes()).hexdigest() for file in files]
 

@@ -40,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigError("--mask is one mask for all, --masks a folder", "give one of them")
     options: Options = {name: vars(args)[name] for name in Options.__annotations__ if name in vars(args)}  # type: ignore[assignment]
     counts: Counter[str] = Counter()
-    bare = 0  # of the failed, those in which no shadow was found
+    bare: Counter[str] = Counter()  # of these, photos in which no shadow was found
     began, interrupted, stdout = time.perf_counter(), False, sys.stdout or io.StringIO()
     with (
         remove_many(
@@ -60,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
                 bar(0, batch.total)
             for outcome in batch:
                 counts[outcome.status] += 1
-                bare += isinstance(outcome.error, NoShadowError)
+                bare[outcome.status] += isinstance(outcome.error, NoShadowError)
                 show.outcome(outcome)
                 if batch.total:
                     bar(counts.total(), batch.total)
@@ -94,6 +94,8 @@ class _Show:
         if self._json:
             print(outcome.line("command"), file=self._stdout, flush=True)
             return
+        if outcome.status == "skipped" and outcome.error:
+            return  # said when no shadow was found; the summary counts it
         photo = shown(outcome.photo)
         if isinstance(outcome.error, NoShadowError):
             mask = shown(f"{Path(outcome.photo).stem}-mask.png")
@@ -109,18 +111,23 @@ class _Show:
                 size = f"{outcome.facts['width']}×{outcome.facts['height']}"
                 print(f"{shown(outcome.output)}  ({size}, {outcome.seconds:.1f} s)", file=self._stdout, flush=True)
 
-    def summary(self, counts: Counter[str], bare: int, seconds: float, manifest: Path) -> None:
+    def summary(self, counts: Counter[str], bare: Counter[str], seconds: float, manifest: Path) -> None:
         """Show what became of all."""
         from shadowmaskformer.files import shown
 
         names = ("done", "skipped", "failed", "left")
         if self._json:
             numbers = {name: counts[name] for name in names}
-            told = {**numbers, "no_shadow": bare, "seconds": round(seconds, 3), "manifest": str(manifest)}
+            told = {**numbers, "no_shadow": bare.total(), "seconds": round(seconds, 3), "manifest": str(manifest)}
             print(json.dumps({"summary": told}), file=self._stdout)
         elif not self._quiet and counts:
-            shares = {**counts, "failed": counts["failed"] - bare, "without a shadow": bare}
-            words = ", ".join(f"{shares[name]:,} {name}" for name in (*names, "without a shadow") if shares.get(name))
+            shares = {**counts, "failed": counts["failed"] - bare["failed"], "without a shadow": bare["failed"]}
+            notes = {"skipped": f" ({bare['skipped']:,} without a shadow)"} if bare["skipped"] else {}
+            words = ", ".join(
+                f"{shares[name]:,} {name}{notes.get(name, '')}"
+                for name in (*names, "without a shadow")
+                if shares.get(name)
+            )
             print(f"{words} in {_duration(seconds)}; {shown(manifest)}", file=self._stdout)
 
     def _say(self, what: str, photo: str, line: str) -> None:

@@ -94,8 +94,7 @@ class ShadowDetector:
             reduce: returns the photo's pixels at a smaller size, for callers that need the same copy.
         """
         height, width = photo.height, photo.width
-        for hint in hints:
-            _check_inside(hint, height, width)
+        _check_hints(hints, height, width)
         rows, columns = fit_pixels(height, width, WORKING_PIXELS)
         small = reduce(rows, columns) if reduce else average_down(photo.pixels, rows, columns)
         marks = [hint.scaled(columns / width, rows / height) for hint in hints]
@@ -194,8 +193,10 @@ def _place(hint: Hint, rows: int, columns: int) -> tuple[int, int]:
     return min(int(y), rows - 1), min(int(x), columns - 1)
 
 
-def _check_inside(hint: Hint, height: int, width: int) -> None:
-    for x, y in hint.points:
+def _check_hints(hints: Any, height: int, width: int) -> None:
+    if not isinstance(hints, Sequence) or not all(isinstance(hint, Hint) for hint in hints):
+        raise ConfigError(f"hints is {hints!r}", "give a list of hints: {hints=[Hint.click(420, 310)]}")
+    for x, y in (point for hint in hints for point in hint.points):
         if not (0 <= x <= width and 0 <= y <= height):
             raise ConfigError(
                 f"the hint at {x:g},{y:g} lies outside the photo, {width}x{height}", "give x and y in its pixels"

@@ -34,10 +34,13 @@ class Hint:
     is_box: bool = False
 
     def __post_init__(self) -> None:
-        points = tuple((float(x), float(y)) for x, y in self.points)
-        object.__setattr__(self, "points", points)
+        try:
+            points = tuple((float(x), float(y)) for x, y in self.points)
+        except (TypeError, ValueError):
+            points = ()
         if not points or not all(math.isfinite(number) for point in points for number in point):
-            raise ConfigError(f"a hint at {points} is no place", "give x and y in pixels of the photo")
+            raise ConfigError(f"a hint at {self.points} is no place", "give x and y in pixels of the photo")
+        object.__setattr__(self, "points", points)
         if self.is_box and (len(points) != 2 or not self.shadow):
             raise ConfigError("a box holds a shadow and has two corners", "give left, top, right and bottom")
 

@@ -22,6 +22,7 @@ from shadowmaskformer.light.relight import Light
 
 _TILE_PIXELS = 1 << 16  # enough to keep numpy busy, few enough to stay in the cache
 _SMALLEST_TILE = 1 << 10
+_NO_THREAD = "can't start new thread"
 
 Tile = tuple[slice, slice]
 
@@ -80,7 +81,10 @@ class Restoration:
             try:
                 self._fill(result, levels, shares, pixels, threads, progress)
                 return result
-            except MemoryError:
+            except (MemoryError, RuntimeError) as error:
+                # A thread for which there is no memory is a RuntimeError without a class of its own.
+                if isinstance(error, RuntimeError) and str(error) != _NO_THREAD:
+                    raise
                 # Tiles that are done come out the same again, because each is made from the photo's own levels.
                 pixels, threads = pixels // 2, 1
                 if pixels < _SMALLEST_TILE:

@@ -156,7 +156,7 @@ def config_from_dict(values: Mapping[str, Any]) -> NetworkConfig:
     """Return the inverse of `config_to_dict`; without a kind it is a `shadowmaskformer`."""
     fields = dict(values)
     name = fields.pop("kind", ModelConfig.kind)
-    if name not in KINDS:
+    if not isinstance(name, str) or name not in KINDS:
         raise ConfigError(f"no kind of network {name!r}; known: {', '.join(KINDS)}", "upgrade shadowmaskformer")
     return KINDS[name].config.from_dict(fields)
 

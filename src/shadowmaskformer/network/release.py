@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import pickle
 import re
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -97,7 +98,8 @@ def _read_checkpoint(path: Path) -> Arrays:
     except ImportError:
         raise MissingExtraError(f"reading {path} needs PyTorch", "pip install 'shadowmaskformer[torch]'") from None
     try:
-        content: Any = torch.load(path, map_location="cpu", weights_only=True)
+        with warnings.catch_warnings(action="ignore"):  # whether it can read the file shows by itself
+            content: Any = torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         raise UnsafeWeightsError(
             f"{path}: holds more than tensors and was not run", "save its state_dict alone"

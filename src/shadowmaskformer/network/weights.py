@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -75,6 +76,7 @@ def locate(name: str | Path) -> Path:
     )
 
 
+_FLOATS = "save the weights as float32 or float16"
 _EXPECTED = f"a folder with {WEIGHTS_FILE} and {CONFIG_FILE}, or a .safetensors file with {CONFIG_FILE} beside it"
 
 
@@ -91,12 +93,19 @@ def _from_hub(name: str) -> Path:
         raise MissingExtraError(
             f"reading {HUB}{name} needs the Hugging Face hub", "pip install 'shadowmaskformer[hub]'"
         ) from None
+    log = logging.getLogger("huggingface_hub")
+    before = log.level
+    log.setLevel(logging.ERROR)  # it tells of each try; what counts is the last
     try:
         hf_hub_download(name, CONFIG_FILE)
         return Path(hf_hub_download(name, WEIGHTS_FILE))
     except Exception as error:  # the hub's own errors differ between its versions
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise WeightsError(f"the hub has no weights {HUB}{name} for us ({reason})") from error
+        raise WeightsError(
+            f"the hub has no weights {HUB}{name} for us ({reason})", "check the name and the connection"
+        ) from error
+    finally:
+        log.setLevel(before)
 
 
 def read_config(path: Path) -> NetworkConfig:
@@ -110,6 +119,8 @@ def read_config(path: Path) -> NetworkConfig:
     if not isinstance(values, dict):
         raise ConfigError(f"{path}: not a model's configuration", "expected a JSON object")
     version: Any = values.pop("format_version", FORMAT_VERSION)
+    if not isinstance(version, int):
+        raise ConfigError(f"{path}: format_version is {json.dumps(version)}", f"expected {FORMAT_VERSION}")
     if version > FORMAT_VERSION:
         raise WeightsError(f"{path}: format {version} is newer than this package reads", "upgrade shadowmaskformer")
     try:
@@ -124,9 +135,15 @@ def read_arrays(path: Path) -> Arrays:
     from safetensors.numpy import load_file
 
     try:
-        return {key: array.astype(np.float32) for key, array in load_file(path).items()}
+        arrays = load_file(path)
     except (SafetensorError, OSError, ValueError, KeyError) as error:
         raise WeightsError(f"{path}: not readable as safetensors ({error})", "copy or download it again") from error
+    except TypeError as error:  # NumPy has no bfloat16 and no float8
+        raise WeightsError(f"{path}: holds numbers of another kind ({error})", _FLOATS) from error
+    for key, array in arrays.items():
+        if array.dtype.kind != "f":
+            raise WeightsError(f"{path}: {key} holds {array.dtype}", _FLOATS)
+    return {key: array.astype(np.float32) for key, array in arrays.items()}
 
 
 def check(arrays: Arrays, config: NetworkConfig, source: object) -> Arrays:
@@ -141,7 +158,10 @@ def check(arrays: Arrays, config: NetworkConfig, source: object) -> Arrays:
     ]
     if wrong:
         more = f" and {len(wrong) - 3} more" if len(wrong) > 3 else ""
-        raise WeightsError(f"{source}: weights do not fit their configuration: {'; '.join(wrong[:3])}{more}")
+        raise WeightsError(
+            f"{source}: weights do not fit their configuration: {'; '.join(wrong[:3])}{more}",
+            f"take both files, {WEIGHTS_FILE} and {CONFIG_FILE}, from one place",
+        )
     for key, array in arrays.items():
         if not np.isfinite(array).all():
             raise WeightsError(

@@ -175,9 +175,9 @@ def _load_path(path: str | os.PathLike[str], name: str) -> tuple[bytes, Format]:
             format = _recognised(start, name)
             return start + file.read(), format
     except FileNotFoundError as error:
-        raise ImageReadError(f"{name}: no such file") from error
+        raise ImageReadError(f"{name}: no such file", "check its name and folder") from error
     except OSError as error:
-        raise ImageReadError(f"{name}: cannot be read ({error.strerror or error})") from error
+        raise ImageReadError(f"{name}: cannot be read ({error.strerror or error})", "check its permissions") from error
     except ValueError as error:
         raise ImageReadError(f"{name}: not a valid file name ({error})") from error
 
@@ -187,7 +187,7 @@ def _recognised(start: bytes, name: str) -> Format:
     if format is not None:
         return format
     if not start:
-        raise NotAnImageError(f"{name} {'are' if name == _BYTES else 'is'} empty")
+        raise NotAnImageError(f"{name} {'are' if name == _BYTES else 'is'} empty", "copy the picture again")
     raise NotAnImageError(f"{name}: not a picture ({describe_other(start)}); expected {listed(FORMATS.values())}")
 
 

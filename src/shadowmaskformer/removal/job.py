@@ -34,23 +34,21 @@ _COMPARE_HEIGHT, _COMPARE_WIDTH = 720, 20_000  # pixels of one picture of three
 
 
 @dataclass(frozen=True, repr=False)
-class Removal:
-    """A photo without its shadow, and what there is to say about it.
+class Finding:
+    """How the light of a photo must change, and where.
 
     Attributes:
         before: the photo as read, upright.
-        after: the same with new pixels.
         mask: the mask that was used, [0, 1]: (H, W) if it was given, the size of a reduced copy if it was found.
         detection: what the detector found, or made of the given mask; None when it was not asked.
         warnings: one line each, for the user.
         weight: how much of the correction each pixel takes at full strength, on the reduced copy; None if the
-            correction was not pasted into the photo.
-        restoration: how the light was changed; None when the mask was empty.
+            correction is not pasted into the photo.
+        restoration: how the light must change; None when the mask was empty.
         reduced: the copy of the photo, (h, w, 3), on which that was found.
     """
 
     before: Photo
-    after: Photo
     mask: Floats
     detection: Detection | None = None
     warnings: tuple[str, ...] = field(default=())
@@ -60,7 +58,7 @@ class Removal:
 
     @functools.cached_property
     def correction(self) -> Correction | None:
-        """How the light was changed, on a reduced copy of the photo; None when the mask was empty."""
+        """How the light must change, on a reduced copy of the photo; None when the mask was empty."""
         if self.restoration is None or self.reduced is None:
             return None
         return self.restoration.correction(self.reduced)
@@ -72,7 +70,18 @@ class Removal:
 
     def __repr__(self) -> str:
         said = f", {len(self.warnings)} warnings" if self.warnings else ""
-        return f"Removal({self.before.width}x{self.before.height}, {self.shadow_share:.1%} shadow{said})"
+        return f"{type(self).__name__}({self.before.width}x{self.before.height}, {self.shadow_share:.1%} shadow{said})"
+
+
+@dataclass(frozen=True, repr=False)
+class Removal(Finding):
+    """A photo without its shadow, and what there is to say about it.
+
+    Attributes:
+        after: the photo with new pixels.
+    """
+
+    after: Photo = field(kw_only=True)
 
 
 @dataclass(frozen=True, repr=False)

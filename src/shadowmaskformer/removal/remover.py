@@ -28,12 +28,13 @@ from shadowmaskformer.light.correction import Correction
 from shadowmaskformer.light.fullsize import Restoration
 from shadowmaskformer.light.relight import measure
 from shadowmaskformer.machine import usable_cores
+from shadowmaskformer.network.weights import DEFAULT
 from shadowmaskformer.photo import ImageSource, Photo, local_path, name_of, read_photo
 from shadowmaskformer.photo.accept import is_file, is_tensor
 from shadowmaskformer.removal import adapters, task
-from shadowmaskformer.removal.job import Removal, RemovedFile, output_path, remove_file, resized
+from shadowmaskformer.removal.job import Finding, Removal, RemovedFile, output_path, remove_file, resized
 from shadowmaskformer.removal.options import Options, complete
-from shadowmaskformer.runtimes import BACKENDS, Session, check_threads, load_session
+from shadowmaskformer.runtimes import BACKENDS, Session, backend, check_device, check_threads, load_session
 
 log = logging.getLogger(__name__)
 
@@ -48,6 +49,25 @@ ImageT = TypeVar("ImageT")
 Reduce = Callable[[int, int], Floats]
 
 _READ, _FOUND, _RESTORED = 0.1, 0.35, 0.9  # share of the work that is done when the photo has been read, and so on
+
+
+def check_arguments(
+    weights: str | Path | Session | None,
+    *,
+    method: Method,
+    runtime: str | None,
+    device: str | None,
+    threads: int | None,
+) -> None:
+    """Raise ConfigError for arguments of `ShadowRemover` that no computer could work with; nothing is loaded."""
+    if method not in METHODS:
+        raise ConfigError(f"there is no method {method!r}", f"choose one of {', '.join(METHODS)}")
+    if method == "relight" and weights is not None:
+        raise ConfigError(f"method 'relight' uses no weights, got {str(weights)!r}", "leave one of them out")
+    if runtime is not None:
+        backend(runtime)
+    check_device(device)
+    check_threads(threads)
 
 
 class ShadowRemover:
@@ -75,13 +95,9 @@ class ShadowRemover:
             working_pixels: photos with more pixels are corrected on a copy of about this size, and the correction is
                 enlarged; None chooses by the network.
         """
-        if method not in METHODS:
-            raise ConfigError(f"there is no method {method!r}", f"choose one of {', '.join(METHODS)}")
-        if method == "relight" and weights is not None:
-            raise ConfigError(f"method 'relight' uses no weights, got {str(weights)!r}", "leave one of them out")
+        check_arguments(weights, method=method, runtime=runtime, device=device, threads=threads)
         if working_pixels is not None and working_pixels < 1:
             raise ConfigError(f"working_pixels is {working_pixels}", "give at least 1")
-        check_threads(threads)
         self._arguments: dict[str, Any] = {
             "weights": weights, "method": method, "runtime": runtime, "device": device, "threads": threads,
             "working_pixels": working_pixels,
@@ -90,7 +106,7 @@ class ShadowRemover:
         self.session: Session | None = None
         if method == "network":
             self.session = (
-                load_session(runtime, weights or "default", device=device, threads=threads)
+                load_session(runtime, DEFAULT if weights is None else weights, device=device, threads=threads)
                 if weights is None or isinstance(weights, str | Path)
                 else weights
             )
@@ -292,11 +308,31 @@ class ShadowRemover:
     ) -> Removal:
         """Remove the shadow from a photo that was read before, and say what happened."""
         chosen = complete(options)
+        found = self.find_in_photo(photo, mask, hints=hints, **options)
+        try:
+            return self._apply(found, chosen, progress)
+        except MemoryError as error:
+            raise photo.too_large() from error
+
+    def find_in_photo(
+        self, photo: Photo, mask: Any = None, *, hints: Sequence[Hint] = (), **options: Unpack[Options]
+    ) -> Finding:
+        """Find how the light of a photo that was read before must change, and leave it at that."""
+        chosen = complete(options)
         try:
             # The detector and the remover mostly look at one size.
             reduce = functools.cache(functools.partial(average_down, photo.pixels))
             marked, detection, notes = self._mark(photo, mask, hints, chosen, reduce)
-            return self._remove(photo, marked, chosen, detection, [*photo.warnings, *notes], reduce, progress)
+            size = fit_pixels(photo.height, photo.width, self.working_pixels)
+            small, reduced_mask = reduce(*size), resized(marked, *size)
+            warnings = (*photo.warnings, *notes, *masks.describe(reduced_mask, small, name=photo.name))
+            if not marked.any():
+                return Finding(photo, marked, detection, warnings)
+            found = self.find(small, reduced_mask)
+            weight = None
+            if not chosen["raw"]:
+                weight = _blend_weight(found, reduced_mask, photo.pixels.shape[:2], chosen["feather_px"])
+            return Finding(photo, marked, detection, warnings, weight, found, small)
         except MemoryError as error:
             raise photo.too_large() from error
 
@@ -338,36 +374,21 @@ class ShadowRemover:
         runtime = given["runtime"] if given["runtime"] and not BACKENDS[given["runtime"]].runs_exports else None
         return ShadowDetector(runtime=runtime, device=given["device"], threads=given["threads"])
 
-    def _remove(
-        self,
-        photo: Photo,
-        mask: Floats,
-        chosen: Options,
-        detection: Detection | None,
-        notes: list[str],
-        reduce: Reduce,
-        progress: Callable[[float], None],
-    ) -> Removal:
-        size = fit_pixels(photo.height, photo.width, self.working_pixels)
-        small, marked = reduce(*size), resized(mask, *size)
-        notes += masks.describe(marked, small, name=photo.name)
-        if not mask.any():
-            return Removal(photo, photo, mask, detection, tuple(notes))
-        found = self.find(small, marked)
+    def _apply(self, found: Finding, chosen: Options, progress: Callable[[float], None]) -> Removal:
+        photo = found.before
+        if found.restoration is None:
+            return Removal(**vars(found), after=photo)
 
         def restoring(share: float) -> None:
             progress(_FOUND + (_RESTORED - _FOUND) * share)
 
+        weight, mask, strength = found.weight, None, np.float32(chosen["strength"])
+        if weight is not None:
+            weight, mask = weight * strength, found.mask if strength == 1 else found.mask * strength
         threads = self._arguments["threads"] or usable_cores()
-        if chosen["raw"]:
-            pixels, weight = found.apply(photo.pixels, threads=threads, progress=restoring), None
-        else:
-            weight = _blend_weight(found, marked, photo.pixels.shape[:2], chosen["feather_px"])
-            strength = np.float32(chosen["strength"])
-            least = mask if strength == 1 else mask * strength
-            pixels = found.apply(photo.pixels, weight * strength, least, threads=threads, progress=restoring)
+        pixels = found.restoration.apply(photo.pixels, weight, mask, threads=threads, progress=restoring)
         progress(_RESTORED)
-        return Removal(photo, photo.with_pixels(pixels), mask, detection, tuple(notes), weight, found, small)
+        return Removal(**vars(found), after=photo.with_pixels(pixels))
 
 
 def _blend_weight(found: Restoration, mask: Floats, size: tuple[int, ...], feather_px: float | None) -> Floats:

@@ -1,6 +1,14 @@
 """What runs a network: arrays in, head out. `backends.py` has the table, `session.py` the protocol."""
 
-from shadowmaskformer.runtimes.backends import BACKENDS, Backend, backend, check_threads, choose, load_session
+from shadowmaskformer.runtimes.backends import (
+    BACKENDS,
+    Backend,
+    backend,
+    check_device,
+    check_threads,
+    choose,
+    load_session,
+)
 from shadowmaskformer.runtimes.session import Session
 
-__all__ = ["BACKENDS", "Backend", "Session", "backend", "check_threads", "choose", "load_session"]
+__all__ = ["BACKENDS", "Backend", "Session", "backend", "check_device", "check_threads", "choose", "load_session"]

@@ -36,7 +36,7 @@ _MEDIA_TYPES = {".css": "text/css", ".html": "text/html", ".js": "text/javascrip
 _STATUSES: dict[int | str, str] = {
     400: "malformed, or for another host", 401: "no token, or a wrong one", 403: "from another page",
     408: "arrives too slowly", 413: "too many bytes or pixels", 415: "not a picture of a known format, or no form",
-    422: "cannot be used", 429: "more than your share", 503: "busy or stopping",
+    422: "cannot be used", 429: "more than your share", 503: "busy, short of memory or stopping",
 }  # fmt: skip
 
 

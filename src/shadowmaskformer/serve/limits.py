@@ -31,6 +31,8 @@ HEADERS = {
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
 }
 
+_RETRY_AFTER_S = 30  # when nobody knows better
+
 
 @dataclass(frozen=True)
 class Limits:
@@ -75,8 +77,11 @@ def problem(error: ShadowMaskFormerError) -> dict[str, Any]:
 def error_headers(error: ShadowMaskFormerError) -> dict[str, str]:
     """Return the headers that belong to an error: when to come back, how to log in."""
     headers = {"Cache-Control": "no-store"}
-    if isinstance(error, RequestError) and error.retry_after is not None:
-        headers["Retry-After"] = str(error.retry_after)
+    retry_after = error.retry_after if isinstance(error, RequestError) else None
+    if retry_after is None and error.http_status == 503:
+        retry_after = _RETRY_AFTER_S
+    if retry_after is not None:
+        headers["Retry-After"] = str(retry_after)
     if error.http_status == 401:
         headers["WWW-Authenticate"] = "Bearer"
     if error.http_status in (408, 413):

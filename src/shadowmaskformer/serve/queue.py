@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from shadowmaskformer.batch import Worker
-from shadowmaskformer.errors import RequestError, ShadowMaskFormerError, WorkerDiedError
+from shadowmaskformer.errors import ImageTooLargeError, RequestError, ShadowMaskFormerError, WorkerDiedError
 from shadowmaskformer.serve.limits import Limits
 from shadowmaskformer.serve.metrics import Metrics
 from shadowmaskformer.serve.tasks import Answer, warm_up
@@ -180,7 +180,13 @@ class Queue:
                 else:
                     job.end("failed", error=error)
                 self._killed.discard(worker)
+            except ImageTooLargeError as error:
+                error.remedy = "scale it down"  # the limits are the server's, not the client's
+                job.end("failed", error=error)
             except ShadowMaskFormerError as error:
+                job.end("failed", error=error)
+            except MemoryError:
+                error = RequestError("there is not enough memory", "send a smaller photo", status=503)
                 job.end("failed", error=error)
             except Exception:
                 log.exception("a %s failed", job.task)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import socket
 from typing import Any
@@ -109,5 +110,6 @@ def _bound(host: str, port: int) -> socket.socket:
             made.close()
             raise
     except OSError as error:
-        raise OutputError(f"{host}:{port}: {error.strerror or error}", "choose another {port}") from error
+        wrong = "port" if error.errno in (errno.EADDRINUSE, errno.EACCES) else "host"
+        raise OutputError(f"{host}:{port}: {error.strerror or error}", f"choose another {{{wrong}}}") from error
     return made

@@ -41,9 +41,7 @@ def warm_up(remover: ShadowRemover) -> None:
 
 def remove(remover: ShadowRemover, photo: bytes, mask: bytes | None, hints: Sequence[Hint], options: Options) -> Answer:
     """Return the photo without its shadow, as a file."""
-    result = remover.remove_file(
-        _named(photo, "photo"), mask and _named(mask, "mask"), hints=hints, progress=report, **options
-    )
+    result = remover.remove_file(_named(photo, "photo"), _mask(mask), hints=hints, progress=report, **options)
     format = sniff(result.data)
     assert format is not None
     warnings = [said(line, "http") for line in result.warnings]
@@ -77,14 +75,15 @@ def correction(
     correction that each pixel takes.
     """
     read = _read(photo, options)
-    removal = remover.remove_from_photo(read, mask and _named(mask, "mask"), hints=hints, **options)
-    if removal.correction is None or removal.weight is None:
+    found = remover.find_in_photo(read, _mask(mask), hints=hints, **options)
+    if found.correction is None:
         raise MaskError("the mask is empty", "paint over the shadow")
     height, width = fit_pixels(read.height, read.width, CORRECTION_PIXELS)
-    small = removal.correction.resized(height, width)
-    used, weight = average_down(removal.mask, height, width), average_down(removal.weight, height, width)
+    small = found.correction.resized(height, width)
+    used = average_down(found.mask, height, width)
+    weight = np.ones_like(used) if found.weight is None else average_down(found.weight, height, width)
     planes = np.dstack((small.gain, used, small.offset, weight)).astype("<f2")
-    facts = {"width": width, "height": height, "planes": 8, "warnings": [said(w, "http") for w in removal.warnings]}
+    facts = {"width": width, "height": height, "planes": 8, "warnings": [said(w, "http") for w in found.warnings]}
     return Answer(planes.tobytes(), "application/octet-stream", facts)
 
 
@@ -102,6 +101,10 @@ def preview(
 def _read(photo: bytes, options: Options) -> Photo:
     chosen = complete(options)
     return read_photo(photo, name="photo", max_pixels=chosen["max_pixels"], frame=chosen["frame"])
+
+
+def _mask(data: bytes | None) -> BinaryIO | None:
+    return None if data is None else _named(data, "mask")
 
 
 def _named(data: bytes, name: str) -> BinaryIO:

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -56,9 +57,10 @@ class Pool {
     const int helpers = job.helpers_left;  // workers count it down as soon as they see the job
     {
       std::lock_guard<std::mutex> lock(mutex_);
-      while (threads_ < helpers) {
-        std::thread([this] { serve(); }).detach();
-        ++threads_;
+      try {
+        for (; threads_ < helpers; ++threads_) std::thread([this] { serve(); }).detach();
+      } catch (const std::system_error&) {
+        // No memory for another thread: those that there are do the work, and the next call tries again.
       }
       jobs_.push_back(&job);
       version_.fetch_add(1);

@@ -1,8 +1,8 @@
 """Every error that this package raises on purpose.
 
-A message is one line: what was found and where, then the remedy. A remedy that names an option writes it as
-`{name}` or `{name=value}`; each caller reads it in its own language: `overwrite=True` in Python, `--overwrite` on the
-command line, `overwrite=true` over HTTP. Each class knows the exit code and the HTTP status that it stands for.
+A message is one line: what was found and where, then the remedy. A remedy writes an option as `{name}` or
+`{name=value}`, and each caller spells it in its own way: `overwrite=True` in Python, `--overwrite` on the command
+line, `overwrite=true` over HTTP. Each class has an exit code and an HTTP status.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Results reach the disk whole or not at all, and never over a source."""
+"""Write results to disk whole or not at all, and never over a source."""
 
 from __future__ import annotations
 

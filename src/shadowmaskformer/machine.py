@@ -1,8 +1,8 @@
 """This computer: what runs on it, and what a process sets once, at its start, to run PyTorch well on its CPU.
 
-By default glibc returns every block over 32 MB (at most) to the kernel when it is freed and faults it in
-again, page by page, at the next step. A network frees and takes the same large blocks all the time, so on
-Linux `train`, `reproduce` and `remove` on PyTorch call `tune_allocator()` first. Importing the package never does.
+By default, glibc returns every block over 32 MB (at most) to the kernel when it is freed, and faults it in again, page
+by page, at the next step. A network frees and allocates the same large blocks all the time. On Linux, `train`,
+`reproduce` and `remove` on PyTorch therefore call `tune_allocator()` first. Importing the package never does.
 """
 
 from __future__ import annotations

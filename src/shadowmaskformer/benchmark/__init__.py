@@ -1,4 +1,4 @@
-"""Runtimes against the network written plainly: time, memory and parity, measured side by side."""
+"""Compare the runtimes with a plainly written network: time, memory and parity, measured side by side."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Contenders side by side: every round asks each of them once, so that a busy minute slows them all.
+"""Run contenders side by side: every round asks each of them once, so that a busy minute slows them all.
 
-Each contender lives in a process of its own (`worker.py`) that waits between its turns. Ratios are taken
-within a round, then their median: the machine's mood cancels out.
+Each contender has its own process (`worker.py`), which waits between its turns. A score is the median of the ratios
+within each round, so that the load of the machine cancels out.
 """
 
 from __future__ import annotations

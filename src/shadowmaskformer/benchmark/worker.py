@@ -1,7 +1,7 @@
-"""One contender on one task in a process of its own, so that its peak memory is its own.
+"""Run one contender on one task in its own process, so that its peak memory can be measured.
 
-Started by `race.py` as `python -m shadowmaskformer.benchmark.worker JOB`, it prepares, then obeys one word
-per line on standard input (`answer` or `run`) and answers each with one line of JSON.
+`race.py` starts it as `python -m shadowmaskformer.benchmark.worker JOB`. It prepares, then reads one word per line
+from standard input (`answer` or `run`) and answers each with one line of JSON.
 """
 
 from __future__ import annotations

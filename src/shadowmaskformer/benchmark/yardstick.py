@@ -1,8 +1,8 @@
-"""The network as the paper draws it, operator by operator in eager PyTorch: the benchmark's measure.
+"""The network as the paper draws it, operator by operator in eager PyTorch: what the benchmark compares with.
 
 Channels first, a 1x1 convolution for every projection, the position MLP on all pairs of a window, a fresh
-tensor per step, nothing folded, cached or fused. It is kept slow on purpose: ratios in the benchmark mean
-"times faster than a faithful, careless implementation". `model.py` is the network to use.
+tensor per step, nothing folded, cached or fused. It is slow on purpose: ratios in the benchmark mean "times
+faster than a faithful implementation without tuning". To use the network, take `model.py`.
 """
 
 from __future__ import annotations

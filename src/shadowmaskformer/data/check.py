@@ -1,4 +1,4 @@
-"""Report what a data set holds and what is wrong with it, for `shadowmaskformer data check`."""
+"""Report what a data set contains and what is wrong with it, for `shadowmaskformer data check`."""
 
 from __future__ import annotations
 

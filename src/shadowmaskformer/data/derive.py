@@ -7,8 +7,8 @@ looks deepest in dark joints between tiles, which say little about the tiles. Pa
 JPEG noise is large in the dark. The difference is therefore averaged over a few pixels first, specks are removed by a
 majority vote, and the mask is grown over the penumbra.
 
-The constants were chosen so that the unrestored pictures of SRD's test split score as nearly as possible as
-published (S and NS under the 256 x 256 rule); no method's result was looked at.
+The constants were chosen so that the unrestored pictures of SRD's test split score as close as possible to the
+published rows (S and NS under the 256 x 256 rule), without looking at the result of any method.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Which pictures show the same scene: splits without leaks, and a hash of a data set's content.
 
-SRD photographs one view under many shadows, which share a clean picture, also between train and test. A split by
-shadow picture would validate on walls that the network has seen. This one keeps whole scenes apart. It also keeps some
-pictures of seen scenes apart, to show the difference between learning and remembering.
+SRD shows one view under many shadows. These pictures share a clean picture, even between train and test. A split by
+shadow picture would validate on walls that the network has seen, so this one holds out whole scenes. It also holds out
+some pictures of seen scenes, to show the difference between learning and remembering.
 """
 
 from __future__ import annotations

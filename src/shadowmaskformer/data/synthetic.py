@@ -2,8 +2,8 @@
 
 A silhouette (a person, a tree, a fence...) is laid out on the ground from its point of contact, stretched,
 turned and sometimes bent where the ground meets a wall. The sun is a disc, so the shadow's edge is crisp at
-the contact and softer the further it falls. Where the silhouette covers the sun by the share `k`, the light that is
-left is divided: `Daylight` as cameras see it, or `Light` by the paper's equation. The mask is `k` itself.
+the contact and softer the further it falls. Where the silhouette covers a share `k` of the sun, the light
+is divided: by `Daylight` as cameras see it, or by `Light` after the paper's equation. The mask is `k` itself.
 """
 
 from __future__ import annotations

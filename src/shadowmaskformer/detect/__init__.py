@@ -1,1 +1,1 @@
-"""From a photo to where its shadows are; hints and rough masks help."""
+"""Find the shadows in a photo, with the help of hints and rough masks."""

@@ -1,4 +1,4 @@
-"""What was found: the depth of the shadows in a photo, and the shadows one by one."""
+"""The result of a detection: the depth of the shadows in a photo, and the shadows one by one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`ShadowDetector`: a photo in, its shadows out; hints and rough masks say which."""
+"""`ShadowDetector` finds the shadows in a photo; hints and rough masks say which."""
 
 from __future__ import annotations
 

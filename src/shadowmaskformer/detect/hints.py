@@ -1,4 +1,4 @@
-"""What a user marks on a photo, and how a network is shown it."""
+"""The marks that a user makes on a photo, and how a network sees them."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Bring a coarse depth to the edges of the photo: a guided filter whose lines are fitted on a small copy.
+"""Align a coarse depth with the edges of the photo: a guided filter whose lines are fitted on a small copy.
 
-Within a neighbourhood, the depth is taken for a linear function of the photo's colours (He, Sun, Tang: Guided Image
+Within a neighbourhood, the depth is assumed to be a linear function of the photo's colours (He, Sun, Tang: Guided Image
 Filtering). Its edges then lie where the photo has them. A shadow divides light, so colours are taken in the logarithm.
 """
 

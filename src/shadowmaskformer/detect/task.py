@@ -1,4 +1,4 @@
-"""Shadow detection as a task for a network: what it is shown of a photo and hints, and what its head means."""
+"""Shadow detection as a task for a network: what it sees of a photo and hints, and what its head means."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The native engine: the network's forward pass, and training's fused blocks, in C++ without PyTorch.
 
-`Network` and `StepNetwork` take plain arrays and give plain arrays. The instruction set is chosen when the extension
-loads; the environment variable `SHADOWMASKFORMER_ISA` (scalar, baseline, avx2, avx512) overrules it.
+`Network` and `StepNetwork` take and return plain arrays. The instruction set is chosen when the extension
+loads; the environment variable `SHADOWMASKFORMER_ISA` (scalar, baseline, avx2, avx512) overrides it.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""How good the picture is that a user gets: the rule behind the protocol `as-used`.
+"""Score the picture that a user gets: the rule behind the protocol `as-used`.
 
-The published protocols score what a network answers for the whole frame. A user gets something else: the answer
-blended into the photo, which stays as it was outside the shadow. Here that picture is compared with the truth in the
+The published protocols score the network's answer over the whole frame. A user gets something else: the answer
+blended into the photo, which does not change outside the shadow. This rule compares that picture with the truth in the
 photo's own light (`data.adjust`), at the photo's size, so that a change of daylight between the two shots of a pair
-counts for nothing. Masks are rarely exact, so the mask that a method gets can be changed first.
+does not count. Masks are rarely exact, so the mask that a method gets can be changed first.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Small copies of scored pictures, kept while scoring, so that a report restores and decodes nothing again."""
+"""Small copies of scored pictures, kept while scoring, so that a report need not restore or decode them again."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""What can be scored: the input itself, a folder of result pictures, the relight floor, weights.
+"""The methods that can be scored: the input itself, a folder of result pictures, the relight floor, weights.
 
 Each method answers `restore(picture, kind)` with a picture. Under the published protocols, weights and the floor run at
-the protocol's network size, and their raw answer is rounded to 8 bits, as a saved result is: scoring weights and
-scoring the pictures that they saved give the same number. Under `as-used` they answer as `ShadowRemover.remove` does.
+the protocol's network size, and their raw answer is rounded to 8 bits, like a saved result. Weights therefore score
+the same as the pictures that they save. Under `as-used` they answer as `ShadowRemover.remove` does.
 """
 
 from __future__ import annotations

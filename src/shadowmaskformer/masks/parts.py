@@ -1,4 +1,4 @@
-"""Connected parts of a mask, told apart."""
+"""Split a mask into its connected parts."""
 
 from __future__ import annotations
 

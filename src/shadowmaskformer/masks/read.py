@@ -1,4 +1,4 @@
-"""From a file, an array or a tensor to a mask, float32 (H, W) in [0, 1], 1 = shadow, and advice about it."""
+"""Read a mask, float32 (H, W) in [0, 1], 1 = shadow, from a file, an array or a tensor, and give advice about it."""
 
 from __future__ import annotations
 

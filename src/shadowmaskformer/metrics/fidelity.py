@@ -1,4 +1,4 @@
-"""Error of a restored picture against its truth: Lab MAE, Lab RMSE, PSNR; of a mask: balance error rate."""
+"""Errors of a restored picture (Lab MAE, Lab RMSE, PSNR) and of a mask (balance error rate) against the truth."""
 
 from __future__ import annotations
 

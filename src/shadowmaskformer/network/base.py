@@ -1,4 +1,4 @@
-"""What networks of all kinds do: see pictures at a size, load and save weights."""
+"""What all kinds of network share: seeing pictures at a size, loading and saving weights."""
 
 from __future__ import annotations
 

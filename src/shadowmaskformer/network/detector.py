@@ -1,6 +1,6 @@
-"""The network that finds shadows: a photo in, how deep in shadow each pixel is out.
+"""The network that finds shadows: it takes a photo and tells how deep in shadow each pixel is.
 
-The same network finds shadows by itself, follows a user's hints and cleans up a rough mask: what is not given is zero.
+The same network finds shadows by itself, follows a user's hints and cleans up a rough mask. Missing inputs are zero.
 It follows `detector_steps`.
 """
 

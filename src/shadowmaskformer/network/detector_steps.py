@@ -1,7 +1,7 @@
 """The steps of the network that finds shadows. No PyTorch.
 
-Down to 1/32 of the size it is EfficientNet-Lite0, whose weights know many pictures; then the way back, which adds what
-was seen at 1/16, 1/8, 1/4 and 1/2 of the size.
+Down to 1/32 of the size it is EfficientNet-Lite0, whose weights were trained on many pictures. The way back up adds
+what was seen at 1/16, 1/8, 1/4 and 1/2 of the size.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Patch embeddings: what the network's first convolution sees.
 
 Each is one formula over arrays, NumPy or PyTorch alike, so that training, export and the native engine share it.
-To try your own, write the formula and add it to `EMBEDDINGS`; `ModelConfig(embedding="yours")` uses it everywhere.
+To try your own, write the formula and add it to `EMBEDDINGS`. `ModelConfig(embedding="yours")` then uses it everywhere.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """The kinds of network that weights can hold.
 
-A kind is a U of blocks (`model.UNetwork`), or a list of steps (`steps.Step`). Kinds differ in the pictures that they
+A kind is a U of blocks (`model.UNetwork`) or a list of steps (`steps.Step`). Kinds differ in the pictures that they
 take, in what the first convolution sees of them, and in the channels of the head. `config.json` names the kind; without
-a name it is a `shadowmaskformer`. A new kind is a module with its configuration and network, and a row in `KINDS`.
+a name it is `shadowmaskformer`. To add a kind, write a module with its configuration and network and add a row to
+`KINDS`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Picture files to `Photo` and back, with their metadata.
+"""Read picture files into `Photo` and write them back, with their metadata.
 
 `read_photo` reads a file, `encode_photo` and `file_of` write one. `FORMATS` has one row per file format.
 """

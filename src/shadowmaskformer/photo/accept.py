@@ -1,4 +1,4 @@
-"""Every kind of picture that callers hand in, as a `Photo`: file, Pillow image, array or tensor."""
+"""Turn every kind of picture that callers pass in (file, Pillow image, array or tensor) into a `Photo`."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The file formats that are read and written, one row each in `FORMATS`.
 
-A new format is a row here and its decoder in `decode.py`; if it is written too, also its encoder in `encode.py`.
+To add a format, add a row here and a decoder in `decode.py`. To write the format too, add an encoder in `encode.py`.
 """
 
 from __future__ import annotations

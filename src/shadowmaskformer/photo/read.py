@@ -1,4 +1,4 @@
-"""From files, bytes and Pillow images to a `Photo`."""
+"""Read a `Photo` from a file, bytes or a Pillow image."""
 
 from __future__ import annotations
 

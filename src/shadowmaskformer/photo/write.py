@@ -1,4 +1,4 @@
-"""From a `Photo` to the bytes of a file."""
+"""Turn a `Photo` into the bytes of a file."""
 
 from __future__ import annotations
 

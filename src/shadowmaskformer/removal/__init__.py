@@ -1,1 +1,1 @@
-"""From a photo and a mask to a photo without the shadow."""
+"""Remove the shadow from a photo, given a mask."""

@@ -1,4 +1,4 @@
-"""What a user hands in, as a photo or a mask, and the result as the same kind: file, Pillow image, array or tensor."""
+"""Turn what a user passes in (file, Pillow image, array or tensor) into a photo or mask, and the result back."""
 
 from __future__ import annotations
 

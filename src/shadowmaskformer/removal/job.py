@@ -1,4 +1,4 @@
-"""One photo from its source to the bytes of the result: what the command, a batch and a server all do."""
+"""Process one photo from its source to the bytes of the result, as the command, a batch and a server all do."""
 
 # pyright: reportTypedDictNotRequiredAccess=false
 # `complete` fills in every option.

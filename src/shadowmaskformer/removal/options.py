@@ -1,4 +1,4 @@
-"""The options of one removal, written once: Python, the command and all that comes later read them here."""
+"""The options of one removal, defined once: Python, the command and everything else read them here."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""`ShadowRemover`: a photo, perhaps with a mask or hints, in; the photo without the shadow out.
+"""`ShadowRemover` takes a photo, perhaps with a mask or hints, and returns it without the shadow.
 
-The one way a shadow leaves a photograph: the command and evaluation come through here too.
+Every removal goes through here, including those of the command and of evaluation.
 """
 
 # pyright: reportTypedDictNotRequiredAccess=false

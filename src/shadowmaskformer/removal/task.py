@@ -1,4 +1,4 @@
-"""Shadow removal as a task for a network: what it is shown of a photo and a mask, and what its head means.
+"""Shadow removal as a task for a network: what it sees of a photo and a mask, and what its head means.
 
 `prepare` makes the network's inputs, any `Session` runs them, `restoration` reads the head.
 """

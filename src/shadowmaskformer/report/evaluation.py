@@ -1,4 +1,4 @@
-"""What an evaluation shows in print: tables beside the literature, best and worst pictures, the scatter."""
+"""The report of an evaluation: tables next to published results, best and worst pictures, the scatter plot."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Figures of the report: strips, error maps, scatter, curves, sign statistic.
+"""Figures of the report: strips, error maps, scatter plot, curves, sign statistic.
 
-Plots are PNG files, photographs JPEG. Matplotlib comes with the extra `evaluate`; everything is drawn on its object
-interface, so that no global state of a caller's plots is touched.
+Plots are PNG files, photographs JPEG. Matplotlib comes with the extra `evaluate`; everything is drawn through its
+object interface, so that the global state of a caller's plots does not change.
 """
 
 from __future__ import annotations

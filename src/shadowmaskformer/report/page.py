@@ -1,4 +1,4 @@
-"""The report: one HTML page that needs nothing beside it, and each table as Markdown, CSV and LaTeX."""
+"""The report: one self-contained HTML page, and each table as Markdown, CSV and LaTeX."""
 
 from __future__ import annotations
 

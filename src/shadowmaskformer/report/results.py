@@ -1,4 +1,4 @@
-"""What an evaluation found, as tables."""
+"""The results of an evaluation, as tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Training for the experiments: each distinct run once, within its share of the budget."""
+"""Train for the experiments: each distinct run once, within its share of the budget."""
 
 from __future__ import annotations
 

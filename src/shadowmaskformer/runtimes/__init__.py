@@ -1,4 +1,4 @@
-"""What runs a network: arrays in, head out. `backends.py` has the table, `session.py` the protocol."""
+"""Run networks: arrays in, head out. `backends.py` has the table, `session.py` the protocol."""
 
 from shadowmaskformer.runtimes.backends import (
     BACKENDS,

@@ -1,7 +1,7 @@
 """The table of backends: everything that can run a network.
 
-The command line, `info`, the benchmark and exports read `BACKENDS`. A new runtime is one file in this folder and one
-row. Nothing heavy is imported here: a row imports its file when it loads something.
+The command line, `info`, the benchmark and exports read `BACKENDS`. To add a runtime, add a file to this folder
+and a row here. Nothing heavy is imported here: a row imports its file when it loads something.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """What all exported files have in common: the layout of their arrays, and the configuration they carry.
 
-An exported network takes the pictures that `kinds.input_channels` names, each (B, channels, H, W) in [0, 1], and gives
-what `Network.outputs` names. A `shadowmaskformer` takes `photo` and `mask`, and `start` where its embedding starts
-from the relit photo. It gives `restored` (B, 3, H, W), not clamped, and `head` (B, 4, H, W), K and B of the soft
-reconstruction. ONNX and OpenVINO files leave out inputs that have no effect. A file looks at what it is given: where
-its configuration has `view_pixels`, reduce larger pictures first and enlarge `head`.
+An exported network takes the pictures that `kinds.input_channels` names, each (B, channels, H, W) in [0, 1], and
+returns what `Network.outputs` names. A `shadowmaskformer` takes `photo` and `mask`, and `start` if its embedding
+starts from the relit photo. It returns `restored` (B, 3, H, W), not clamped, and `head` (B, 4, H, W), K and B of the
+soft reconstruction. ONNX and OpenVINO files leave out inputs that have no effect. A file does not resize: if its
+configuration has `view_pixels`, reduce larger pictures first and enlarge `head` afterwards.
 """
 
 from __future__ import annotations

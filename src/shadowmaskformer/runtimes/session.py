@@ -1,4 +1,4 @@
-"""The protocol of a loaded network: pictures in, head out. It knows arrays and nothing about shadows."""
+"""The protocol of a loaded network: pictures in, head out. It handles arrays and knows nothing about shadows."""
 
 from __future__ import annotations
 

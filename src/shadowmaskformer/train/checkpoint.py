@@ -1,7 +1,7 @@
-"""Checkpoints that survive a kill at any moment: written beside, synced, renamed, and hashed.
+"""Checkpoints that survive a kill at any moment: written to a temporary file, synced, renamed, and hashed.
 
 A checkpoint file is the SHA-256 of its payload (32 bytes) followed by what `torch.save` wrote. The last two
-are kept; reading takes the newest one that is whole.
+are kept, and reading takes the newest one that is whole.
 """
 
 from __future__ import annotations

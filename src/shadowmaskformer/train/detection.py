@@ -1,4 +1,4 @@
-"""Training for shadow detection: the photo, perhaps with hints or a rough mask, in; the shadow's depth out."""
+"""Training for shadow detection: from a photo, perhaps with hints or a rough mask, to the shadow's depth."""
 
 from __future__ import annotations
 

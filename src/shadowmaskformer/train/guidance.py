@@ -1,4 +1,4 @@
-"""Hints and rough masks for training a detector, as users would give them, and what it should then answer."""
+"""Hints and rough masks as users would give them, to train a detector, and the answers it should then give."""
 
 from __future__ import annotations
 

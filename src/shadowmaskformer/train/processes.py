@@ -1,4 +1,4 @@
-"""One process or many: what the loop needs to know of `torchrun`."""
+"""One process or many: what the loop needs to know about `torchrun`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Training for shadow removal: the photo, its mask and the relit start in, the shadow-free photo as the truth."""
+"""Training for shadow removal: the inputs are photo, mask and relit start, and the truth is the shadow-free photo."""
 
 from __future__ import annotations
 

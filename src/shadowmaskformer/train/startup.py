@@ -1,4 +1,4 @@
-"""Before the first step: is this run allowed to start here, and what does it train on."""
+"""Before the first step: check that the run may start here, and find what it trains on."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """What a network can be trained for.
 
-A task says how samples become batches, what is minimised, and how a network is validated. The loop, the learner,
-checkpoints and the schedule know no task. The kind of network that a recipe trains chooses it. A new task is a class
-with these methods and a row in `TASKS`.
+A task defines how samples become batches, what is minimised, and how a network is validated. The loop, the learner,
+checkpoints and the schedule do not depend on it. The kind of network that a recipe trains determines its task. To add
+a task, write a class with these methods and add a row to `TASKS`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Validation of shadow removal: scores on held-out pictures with the field's real metrics, and drawings of the results.
 
-Most of SRD's test pictures show scenes of its training pictures, photographs from elsewhere never do: both kinds
-are held out and scored apart. Pairs of other data sets are scored beside them as a user gets the result.
+Most of SRD's test pictures show scenes of its training pictures, while photographs from elsewhere never do. Both kinds
+are therefore held out and scored separately. Pairs of other data sets are also scored, on the result that a user gets.
 """
 
 from __future__ import annotations

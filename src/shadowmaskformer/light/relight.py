@@ -45,7 +45,8 @@ _TOO_WIDE = 3 / 256  # a mask drawn wider than this is measured a second time fr
 _WHOLE = 0.5  # how strongly a cell's penumbra is drawn towards the whole shadow's
 _SOFTENED = 2  # pixels beside the edge in which it is found between the pixels
 _GRAIN = 0.0014  # how fine texture is that sunlight raises
-_RAISED, _NOISE = 0.32, 0.1  # by what share at most, and the contrast, in the logarithm of light, with half of that
+_RAISED = 0.7  # by what share, if it were neither noise nor strong
+_NOISE, _STRONG = 0.1, 0.2  # contrast in the logarithm of light above and below which half of that is left
 _SPECK = 0.003  # how far around it a pixel is averaged to see whether it is too bright
 _TOO_BRIGHT = 0.05  # how much brighter than the lit ground that is, in the logarithm of light
 _FAINT = 0.05  # depth up to which a photo stays as it was; from twice that on the correction counts in full
@@ -191,7 +192,8 @@ class Light:
         relit = np.minimum(log_light(photo[self.box]).mean(axis=2) + added, WHITE)
         texture = relit - _blurred(relit, round(_GRAIN * side))
         strength = np.square(texture)
-        raised = np.float32(_RAISED) * depth * texture * strength / (strength + np.float32(_NOISE**2))
+        strength *= np.float32(_RAISED) / ((strength + np.float32(_NOISE**2)) * (1 + strength / np.float32(_STRONG**2)))
+        raised = depth * texture * strength
         limit = _enlarge(self.limit[:, :, None], self.grid, rows, columns)[:, :, 0] + np.float32(_TOO_BRIGHT)
         beyond = np.maximum(_blurred(relit, max(round(_SPECK * side), 1)) - limit, 0)
         change = (raised - beyond) / np.maximum(added, np.float32(1e-3))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import json
 from pathlib import Path
 
 from shadowmaskformer.train.journal import read_log
@@ -42,6 +43,7 @@ def test_rows(report: Path) -> dict[str, str]:
 def validation_rows(run: Path) -> list[str]:
     """Return input, floor and best weights on unseen and on seen scenes, as the run validated them."""
     log = list(read_log(run))
+    pictures = json.loads((run / "run.json").read_text(encoding="utf-8"))["recipe"]["validation_pictures"]
     best = max((line for line in log if line.get("psnr") is not None), key=lambda line: line["psnr"])
     rows: list[str] = []
     for group in ("unseen", "seen"):
@@ -53,7 +55,7 @@ def validation_rows(run: Path) -> list[str]:
                 )
                 for measure in ("psnr", "mae")
             ]
-            label = f"64 of {group} scenes: input" if name == "input" else name
+            label = f"{pictures} of {group} scenes: input" if name == "input" else name
             rows.append(f"| {label} | {cells[0]} | {cells[1]} |")
     return rows
 
@@ -71,7 +73,7 @@ def main() -> None:
             first = line.split("|")[1].strip().strip("*") if line.startswith("|") else ""
             if first in tested:
                 lines[number] = tested[first]
-            elif first == "64 of unseen scenes: input":
+            elif first.endswith("of unseen scenes: input"):
                 lines[number : number + len(validated)] = validated
         path.write_text("\n".join(lines) + "\n", encoding="utf-8")
 

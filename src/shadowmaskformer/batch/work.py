@@ -128,8 +128,9 @@ def _known_bare(item: Item) -> NoShadowError:
 def _was_growing(item: Item, version: str, found: str) -> bool:
     """Return whether the files have changed since `found`; wait until they no longer do."""
     if not is_url(item.photo) and Path(item.photo).exists():
-        just_written = time.time() - Path(item.photo).stat().st_mtime < 2 * _LOOK_EVERY_S
-        time.sleep(_LOOK_EVERY_S if just_written else 0)
+        # A copy comes in bursts; this long after the last one, it is over.
+        over = Path(item.photo).stat().st_mtime + 2 * _LOOK_EVERY_S
+        time.sleep(min(max(over - time.time(), 0), 2 * _LOOK_EVERY_S))
     changed = False
     while (now := fingerprint(item, version)) != found:
         changed, found = True, now

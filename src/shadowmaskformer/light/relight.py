@@ -45,8 +45,8 @@ _TOO_WIDE = 3 / 256  # a mask drawn wider than this is measured a second time fr
 _WHOLE = 0.5  # how strongly a cell's penumbra is drawn towards the whole shadow's
 _SOFTENED = 2  # pixels beside the edge in which it is found between the pixels
 _GRAIN = 0.0014  # how fine texture is that sunlight raises
-_RAISED = 0.7  # by what share, if it were neither noise nor strong
-_NOISE, _STRONG = 0.1, 0.2  # contrast in the logarithm of light above and below which half of that is left
+_RAISED = 0.7  # by what share, were it not for the next two
+_NOISE, _STRONG = 0.1, 0.2  # at these contrasts, in the logarithm of light, half is left: less of noise, less of print
 _SPECK = 0.003  # how far around it a pixel is averaged to see whether it is too bright
 _TOO_BRIGHT = 0.05  # how much brighter than the lit ground that is, in the logarithm of light
 _FAINT = 0.05  # depth up to which a photo stays as it was; from twice that on the correction counts in full
@@ -235,8 +235,8 @@ def _measure(photo: np.ndarray, mask: np.ndarray, size: tuple[int, int], softnes
     everywhere = np.ones((grid.rows, grid.columns), bool)
     limit = falls.brightest(grid.places(everywhere)).reshape(everywhere.shape).astype(np.float32)
     inner = float(np.interp(_NEARLY, whole, _middles(whole)))
-    light_found = Light(size, box, grid, lost, profiles, distance, limit, np.ones_like(distance))
-    return light_found, min(inner / (_CLEAR * _EDGE * side), _SOFTEST)
+    found = Light(size, box, grid, lost, profiles, distance, limit, np.ones_like(distance))
+    return found, min(inner / (_CLEAR * _EDGE * side), _SOFTEST)
 
 
 def _edge_pairs(photo: np.ndarray, distance: np.ndarray, grid: _Grid, softness: float) -> _Pairs:

@@ -20,7 +20,6 @@ All constants were chosen on the training part of SRD; lengths are fractions of 
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -124,7 +123,6 @@ class Light:
         lost: logarithm of the light that the shadow took in the middle of each cell, (rows, columns, 3).
         profiles: share of the shadow's depth across the edge in each cell, (rows, columns, 2 R).
         distance: distance of the box's pixels to the shadow's edge, positive inside.
-        limit: logarithm of the light of bright lit ground around each cell, (rows, columns).
         finish: factor by which the light that the box's pixels get back is changed in the end, (H, W).
     """
 
@@ -134,7 +132,6 @@ class Light:
     lost: np.ndarray
     profiles: np.ndarray
     distance: np.ndarray
-    limit: np.ndarray
     finish: np.ndarray
 
     def correction(self, photo: np.ndarray) -> Correction:
@@ -184,21 +181,6 @@ class Light:
         added *= sample(self.finish[:, :, None], rows, columns)
         return added
 
-    def finished(self, photo: np.ndarray) -> Light:
-        """Return this light with the right texture in `photo`, the picture that was measured, and without glare."""
-        side, rows, columns = self.grid.side, *map(np.arange, self.distance.shape)
-        depth = _depth(self.distance, rows, columns, self.profiles, self.grid)
-        added = depth * _enlarge(self.lost, self.grid, rows, columns).mean(axis=2)
-        relit = np.minimum(log_light(photo[self.box]).mean(axis=2) + added, WHITE)
-        texture = relit - _blurred(relit, round(_GRAIN * side))
-        strength = np.square(texture)
-        strength *= np.float32(_RAISED) / ((strength + np.float32(_NOISE**2)) * (1 + strength / np.float32(_STRONG**2)))
-        raised = depth * texture * strength
-        limit = _enlarge(self.limit[:, :, None], self.grid, rows, columns)[:, :, 0] + np.float32(_TOO_BRIGHT)
-        beyond = np.maximum(_blurred(relit, max(round(_SPECK * side), 1)) - limit, 0)
-        change = (raised - beyond) / np.maximum(added, np.float32(1e-3))
-        return dataclasses.replace(self, finish=1 + np.clip(change, -1, 1))
-
 
 def measure(photo: np.ndarray, mask: np.ndarray) -> Light | None:
     """Measure the light on both sides of the shadow's edge; arguments as for `relight`. None without a shadow.
@@ -209,9 +191,7 @@ def measure(photo: np.ndarray, mask: np.ndarray) -> Light | None:
     if not (mask > 0.5).any():
         return None
     light, softness = _measure(photo, mask, size, 1.0)
-    if softness > _SOFT:
-        light, _ = _measure(photo, mask, size, softness)
-    return light.finished(photo)
+    return _measure(photo, mask, size, softness)[0] if softness > _SOFT else light
 
 
 def _measure(photo: np.ndarray, mask: np.ndarray, size: tuple[int, int], softness: float) -> tuple[Light, float]:
@@ -232,11 +212,33 @@ def _measure(photo: np.ndarray, mask: np.ndarray, size: tuple[int, int], softnes
         whole, profiles = _penumbra(light, distance, pairs, grid, softness)
     falls = measure_falls(photo, light, distance, side, edge=_EDGE * softness)
     lost = _loss_per_cell(light, distance, falls, grid)
+    rows, columns = map(np.arange, distance.shape)
+    depth = _depth(distance, rows, columns, profiles, grid)
+    added = depth * _enlarge(lost, grid, rows, columns).mean(axis=2)
     everywhere = np.ones((grid.rows, grid.columns), bool)
-    limit = falls.brightest(grid.places(everywhere)).reshape(everywhere.shape).astype(np.float32)
+    limit = falls.brightest(grid.places(everywhere)).reshape(grid.rows, grid.columns, 1).astype(np.float32)
+    finish = _finish(light.mean(axis=2), depth, added, _enlarge(limit, grid, rows, columns)[:, :, 0], side)
     inner = float(np.interp(_NEARLY, whole, _middles(whole)))
-    found = Light(size, box, grid, lost, profiles, distance, limit, np.ones_like(distance))
-    return found, min(inner / (_CLEAR * _EDGE * side), _SOFTEST)
+    return Light(size, box, grid, lost, profiles, distance, finish), min(inner / (_CLEAR * _EDGE * side), _SOFTEST)
+
+
+def _finish(gray: np.ndarray, depth: np.ndarray, added: np.ndarray, limit: np.ndarray, side: float) -> np.ndarray:
+    """Return the factor on the light given back that sharpens texture and holds back what was lit already.
+
+    Args:
+        gray: logarithm of the photo's light, (H, W), as the next three.
+        depth: of the shadow, [0, 1].
+        added: logarithm of the light to give back.
+        limit: logarithm of the light of the brightest lit ground around.
+        side: of the square with the whole picture's area, in pixels.
+    """
+    relit = np.minimum(gray + added, WHITE)
+    texture = relit - _blurred(relit, round(_GRAIN * side))
+    strength = np.square(texture)
+    strength *= np.float32(_RAISED) / ((strength + np.float32(_NOISE**2)) * (1 + strength / np.float32(_STRONG**2)))
+    beyond = np.maximum(_blurred(relit, max(round(_SPECK * side), 1)) - limit - np.float32(_TOO_BRIGHT), 0)
+    change = (depth * texture * strength - beyond) / np.maximum(added, np.float32(1e-3))
+    return 1 + np.clip(change, -1, 1)
 
 
 def _edge_pairs(photo: np.ndarray, distance: np.ndarray, grid: _Grid, softness: float) -> _Pairs:

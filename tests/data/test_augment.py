@@ -32,8 +32,8 @@ def test_a_picture_that_is_not_square_keeps_its_shape(rng: np.random.Generator) 
     assert shapes == {PHOTO.shape}
 
 
-def test_light_changes_for_both_alike(rng: np.random.Generator) -> None:
-    photo, truth = change_light(PHOTO * 0.2, PHOTO * 0.4, Augment(exposure=1.0, white_balance=0.3), rng)
+def test_light_changes_for_all_alike(rng: np.random.Generator) -> None:
+    photo, truth = change_light((PHOTO * 0.2, PHOTO * 0.4), Augment(exposure=1.0, white_balance=0.3), rng)
     np.testing.assert_allclose(truth, photo * 2, rtol=1e-5)
     gain = (photo / np.maximum(PHOTO * 0.2, 1e-6)).mean(axis=(0, 1))
     assert gain.std() > 0.01
@@ -41,14 +41,14 @@ def test_light_changes_for_both_alike(rng: np.random.Generator) -> None:
 
 
 def test_light_is_clipped_as_in_a_camera() -> None:
-    photo, truth = change_light(PHOTO, PHOTO, Augment(exposure=4.0), np.random.default_rng(1))
+    photo, truth = change_light((PHOTO, PHOTO), Augment(exposure=4.0), np.random.default_rng(1))
     assert max(photo.max(), truth.max()) <= 1
 
 
 def test_nothing_is_on_by_default(rng: np.random.Generator) -> None:
     off = Augment()
     assert off.crop == off.mask_jitter == off.synthetic == 0
-    photo, truth = change_light(PHOTO, PHOTO, off, rng)
+    photo, truth = change_light((PHOTO, PHOTO), off, rng)
     assert photo is PHOTO
     np.testing.assert_array_equal(turn((PHOTO, truth), off, rng)[0], PHOTO)
 

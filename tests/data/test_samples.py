@@ -8,10 +8,12 @@ import pytest
 from PIL import Image
 
 from data.drawn import box_mask, save, scene, shade, write_srd
+from shadowmaskformer.arrays import box_mean
 from shadowmaskformer.data import Augment, Cache, Samples, Triplet, build_cache, derive_mask, open_dataset
 from shadowmaskformer.data import samples as module
 from shadowmaskformer.data.pictures import read_dataset_mask
 from shadowmaskformer.errors import DatasetError
+from shadowmaskformer.light.relight import start_light
 
 STRONG = Augment(crop=0.7, flip=0.5, rot90=0.5, exposure=0.4, white_balance=0.2, mask_jitter=0.8, synthetic=0.3)
 
@@ -79,6 +81,43 @@ def test_strong_augmentation_stays_in_range(cache: Cache) -> None:
             assert part.shape == shape
             assert part.dtype == np.float32
             assert 0 <= part.min() <= part.max() <= 1
+
+
+@pytest.fixture(scope="module")
+def relit(triplets: tuple[Triplet, ...], tmp_path_factory: pytest.TempPathFactory) -> Cache:
+    return build_cache(triplets, tmp_path_factory.mktemp("cache") / "relit", relit=True)
+
+
+def test_light_is_measured_once_on_the_whole_picture(relit: Cache) -> None:
+    whole = Samples(relit, augment=Augment(), seed=0).draw(0, (48, 64))
+    assert whole.start is not None
+    expected = start_light(whole.photo, whole.mask).apply(whole.photo)
+    np.testing.assert_allclose(whole.start, expected, atol=0.51 / 255)
+    assert np.abs(whole.start - whole.photo)[whole.mask > 0.5].mean() > 0.05
+
+
+def test_the_relit_photo_is_changed_as_the_photo_is(relit: Cache) -> None:
+    moved = Augment(crop=1.0, smallest_crop=0.5, flip=0.5, rot90=0.5, exposure=0.5, white_balance=0.2, gamma=0.3)
+    source = Samples(relit, augment=moved, seed=3)
+    for position in range(12):
+        sample = source.draw(position, 48)
+        assert sample.start is not None
+        lit = box_mean(sample.mask, 6) == 0
+        assert lit.any()
+        # Relighting leaves lit ground as it is, so there both must be the same.
+        np.testing.assert_allclose(sample.start[lit], sample.photo[lit], atol=2 / 255)
+
+
+@pytest.mark.parametrize("change", ["synthetic", "mask_jitter", "decoys"])
+def test_what_was_measured_does_not_stay_with_another_shadow_or_mask(relit: Cache, change: str) -> None:
+    source = Samples(relit, augment=Augment(**{change: 1.0}), seed=3)
+    assert all(source.draw(position, 48).start is None for position in range(6))
+
+
+def test_a_photo_that_is_its_own_clean_picture_is_not_relit(tmp_path: Path) -> None:
+    path = save(scene(0, 96, 128), tmp_path / "a.png")
+    stored = build_cache([Triplet("a", path, path)], tmp_path / "cache", relit=True)
+    assert stored.start(0) is None
 
 
 def test_synthetic_shadows_fall_on_the_clean_picture(cache: Cache) -> None:

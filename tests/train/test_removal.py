@@ -1,3 +1,5 @@
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -5,7 +7,6 @@ torch = pytest.importorskip("torch")
 
 from shadowmaskformer.data import Sample  # noqa: E402
 from shadowmaskformer.light import relight  # noqa: E402
-from shadowmaskformer.train import removal  # noqa: E402
 from shadowmaskformer.train.config import load_recipe  # noqa: E402
 from shadowmaskformer.train.removal import Removal  # noqa: E402
 
@@ -18,24 +19,16 @@ def sample(seed: int) -> Sample:
     return Sample(f"{seed}", np.where(mask[..., None] > 0, 0.5 * truth, truth), mask, truth)
 
 
-@pytest.mark.parametrize(
-    ("changes", "room", "measured"),
-    [(["augment={}"], 1 << 20, 2), (["augment={flip=0.5}"], 1 << 20, 2), ([], 1 << 20, 4), (["augment={}"], 20_000, 3)],
-    ids=["as it is", "flipped", "cropped", "no room for the second"],
-)
-def test_light_is_measured_once_where_pictures_come_back(
-    changes: list[str], room: int, measured: int, monkeypatch: pytest.MonkeyPatch
-):
-    calls: list[str] = []
+def test_the_network_starts_from_the_photo_as_it_was_relit():
+    task, plain = Removal(load_recipe("cpu")), sample(0)
+    given = dataclasses.replace(sample(1), start=np.full_like(plain.photo, 0.25))
+    starts = task.batch([plain, given], view=None, total=2).inputs["start"].numpy().transpose(0, 2, 3, 1)
+    np.testing.assert_array_equal(starts[0], relight.start_light(plain.photo, plain.mask).apply(plain.photo))
+    np.testing.assert_array_equal(starts[1], given.start)
 
-    def counted(photo: np.ndarray, mask: np.ndarray):
-        calls.append("measured")
-        return before(photo, mask)
 
-    before = relight.start_light
-    monkeypatch.setattr(relight, "start_light", counted)
-    monkeypatch.setattr(removal, "REMEMBERED_BYTES", room)
-    task = Removal(load_recipe("cpu", changes))
-    first, again = (task.batch([sample(0), sample(1)], view=None, total=2).inputs["start"] for _ in range(2))
-    assert torch.equal(first, again)
-    assert len(calls) == measured
+@pytest.mark.parametrize(("embedding", "relit"), [("mape", False), ("mape-physical", True)])
+def test_light_is_measured_only_for_networks_that_start_from_it(embedding: str, relit: bool):
+    task = Removal(load_recipe("cpu", [f"embedding={embedding}"]))
+    assert task.relit == relit
+    assert ("start" in task.batch([sample(0)], view=None, total=1).inputs) == relit

@@ -71,17 +71,17 @@ def turn(pictures: tuple[Floats, ...], augment: Augment, rng: np.random.Generato
     return tuple(np.ascontiguousarray(picture) for picture in pictures)
 
 
-def change_light(photo: Floats, truth: Floats, augment: Augment, rng: np.random.Generator) -> tuple[Floats, Floats]:
-    """Return photo and truth, (H, W, 3), in another exposure and white balance, clipped as in a camera."""
+def change_light(pictures: tuple[Floats, ...], augment: Augment, rng: np.random.Generator) -> tuple[Floats, ...]:
+    """Return all pictures, (H, W, 3) each, in another exposure and white balance, clipped as in a camera."""
     if augment.gamma:
         exponent = np.float32(np.exp2(rng.uniform(-1, 1) * augment.gamma))
-        photo, truth = photo**exponent, truth**exponent
+        pictures = tuple(picture**exponent for picture in pictures)
     if augment.exposure == 0 and augment.white_balance == 0:
-        return photo, truth
+        return pictures
     stops = np.full(3, rng.uniform(-1, 1) * augment.exposure)
     stops[[0, 2]] += rng.uniform(-1, 1, 2) * augment.white_balance
     gain = np.exp2(stops).astype(np.float32)
-    return np.minimum(photo * gain, np.float32(1)), np.minimum(truth * gain, np.float32(1))
+    return tuple(np.minimum(picture * gain, np.float32(1)) for picture in pictures)
 
 
 def jitter_mask(mask: Floats, rng: np.random.Generator) -> Floats:

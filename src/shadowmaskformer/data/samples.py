@@ -1,8 +1,9 @@
 """Training samples, drawn from pictures that were decoded once.
 
 `build_cache` decodes a data set into one memory-mapped file at a working size; a clean picture that many pairs share
-is stored once. `Samples` draws from it. A sample depends only on the seed and its position in the run, so that any
-number of processes and threads get the same samples, and a resumed run continues with the next one.
+is stored once. For networks that start from the relit photo it measures the light too: once for each picture, where
+every training step would need it again. `Samples` draws from it. A sample depends only on the seed and its position in
+the run, so that any number of processes and threads get the same samples, and a resumed run goes on with the next one.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from shadowmaskformer.data.synthetic import draw as draw_shadow
 from shadowmaskformer.data.synthetic import paste_decoy
 from shadowmaskformer.errors import ConfigError, DatasetError, ImageReadError, OutputError
 from shadowmaskformer.files import write_atomically
+from shadowmaskformer.light import relight
 
 PICTURES, INDEX = "pictures.bin", "index.json"
 SIDE = 320
@@ -65,7 +67,8 @@ def check_truth(truth: str) -> Truth:
 class Entry:
     """Where a triplet lies in the cache: byte offsets of its pictures and their common size.
 
-    A photo whose clean picture is not known, or that has no shadow, is its own clean picture.
+    A photo whose clean picture is not known, or that has no shadow, is its own clean picture. `start` is the relit
+    photo, None if it was not measured.
     """
 
     name: str
@@ -74,6 +77,7 @@ class Entry:
     shadow: int
     mask: int
     clean: int
+    start: int | None = None
 
 
 @dataclass(frozen=True)
@@ -85,12 +89,14 @@ class Sample:
         photo: RGB with the shadow, (H, W, 3), [0, 1].
         mask: (H, W), [0, 1], 1 = shadow.
         truth: RGB without the shadow, as `photo`.
+        start: the photo relit, as `photo`, if it was measured with the picture and neither shadow nor mask are others.
     """
 
     name: str
     photo: Floats
     mask: Floats
     truth: Floats
+    start: Floats | None = None
 
 
 class Cache:
@@ -115,6 +121,11 @@ class Cache:
             self._view(entry.clean, (*shape, 3)),
         )
 
+    def start(self, index: int) -> Levels | None:
+        """Return the relit photo (H, W, 3) as a view of the file, [0, 255], if it was stored."""
+        entry = self.entries[index]
+        return None if entry.start is None else self._view(entry.start, (entry.height, entry.width, 3))
+
     def _view(self, offset: int, shape: tuple[int, ...]) -> Levels:
         return self._bytes[offset : offset + int(np.prod(shape))].reshape(shape)
 
@@ -126,6 +137,7 @@ def build_cache(
     side: int = SIDE,
     truth: Truth = "as-taken",
     soft: bool = False,
+    relit: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> Cache:
     """Decode `triplets` into `folder`, or reopen it if it already holds exactly them.
@@ -136,6 +148,7 @@ def build_cache(
         side: shorter side of the stored pictures; smaller pictures stay as they are.
         truth: store the clean pictures `as-taken`, or in the `own-light` of each pair's photo.
         soft: derive missing masks as the depth of the shadow.
+        relit: store each photo relit too, unless it is its own clean picture.
         progress: called with (done, all) while decoding.
 
     Raises:
@@ -144,14 +157,14 @@ def build_cache(
     if not triplets:
         raise DatasetError("no pictures to train on", "check the split's name and the data set's folder")
     light = f":{truth} {adjust.RULE}" if check_truth(truth) == "own-light" else ""
-    key = f"2:{side}:{fingerprint(triplets)}{light}{':soft 2' * soft}"
+    key = f"2:{side}:{fingerprint(triplets)}{light}{':soft 2' * soft}{f':relit {relight.RULE}' * relit}"
     if _is_whole(folder, key):
         return Cache(folder)
     partial = folder.with_name(f"{folder.name}.partial-{os.getpid()}")
     try:
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(parents=True)
-        _write_cache(triplets, partial, side, truth, soft, key, progress)
+        _write_cache(triplets, partial, _Rules(side, truth, soft, relit), key, progress)
         if folder.exists():
             shutil.rmtree(folder)
         partial.replace(folder)
@@ -173,12 +186,20 @@ def _is_whole(folder: Path, key: str) -> bool:
         return False
 
 
+@dataclass(frozen=True)
+class _Rules:
+    """How pictures are stored; see `build_cache`."""
+
+    side: int
+    truth: Truth
+    soft: bool
+    relit: bool
+
+
 def _write_cache(
     triplets: Sequence[Triplet],
     folder: Path,
-    side: int,
-    truth: Truth,
-    soft: bool,
+    rules: _Rules,
     key: str,
     progress: Callable[[int, int], None] | None,
 ) -> None:
@@ -187,18 +208,18 @@ def _write_cache(
     unequal: list[str] = []
     cleans: dict[str, int] = {}
     with (folder / PICTURES).open("wb") as file, ThreadPoolExecutor(os.cpu_count()) as pool:
-        for done, (triplet, decoded) in enumerate(_in_order(pool, triplets, side, truth, soft), start=1):
+        for done, (triplet, decoded) in enumerate(_in_order(pool, triplets, rules), start=1):
             if isinstance(decoded, _Failure):
                 (unequal if decoded.unequal else skipped).append(f"{triplet.name}: {decoded.reason}")
             else:
-                shadow, mask, clean, clean_key = decoded
-                offset, mask_offset = (_append(file, picture) for picture in (shadow, mask))
+                offset, mask_offset = (_append(file, picture) for picture in (decoded.shadow, decoded.mask))
                 if triplet.clean == triplet.shadow:
-                    cleans[clean_key] = offset
-                if clean_key not in cleans:
-                    cleans[clean_key] = _append(file, clean)
-                height, width = mask.shape
-                entries.append(Entry(triplet.name, height, width, offset, mask_offset, cleans[clean_key]))
+                    cleans[decoded.key] = offset
+                if decoded.key not in cleans:
+                    cleans[decoded.key] = _append(file, decoded.clean)
+                start = None if decoded.start is None else _append(file, decoded.start)
+                height, width = decoded.mask.shape
+                entries.append(Entry(triplet.name, height, width, offset, mask_offset, cleans[decoded.key], start))
             if progress is not None:
                 progress(done, len(triplets))
         # On the disk before the index is, or a power cut could leave an index of pictures that are not there.
@@ -219,7 +240,14 @@ def _write_cache(
     write_atomically(folder / INDEX, json.dumps(about).encode())
 
 
-_Decoded = tuple[Levels, Levels, Levels, str]
+@dataclass(frozen=True)
+class _Decoded:
+    shadow: Levels
+    mask: Levels
+    clean: Levels
+    key: str
+    """Pictures with the same key have the same `clean`."""
+    start: Levels | None
 
 
 @dataclass(frozen=True)
@@ -229,36 +257,40 @@ class _Failure:
 
 
 def _in_order(
-    pool: ThreadPoolExecutor, triplets: Iterable[Triplet], side: int, truth: Truth, soft: bool
+    pool: ThreadPoolExecutor, triplets: Iterable[Triplet], rules: _Rules
 ) -> Iterator[tuple[Triplet, _Decoded | _Failure]]:
     listed = list(triplets)
     # In portions: a pool decodes everything at once if it may, and a data set does not fit into memory.
     for start in range(0, len(listed), 64):
         part = listed[start : start + 64]
-        yield from zip(part, pool.map(lambda triplet: _decode(triplet, side, truth, soft), part), strict=True)
+        yield from zip(part, pool.map(lambda triplet: _decode(triplet, rules), part), strict=True)
 
 
-def _decode(triplet: Triplet, side: int, truth: Truth, soft: bool) -> _Decoded | _Failure:
-    """Return shadow, mask and clean at the working size and a key of the clean picture, or why it failed."""
+def _decode(triplet: Triplet, rules: _Rules) -> _Decoded | _Failure:
+    """Return the pictures of `triplet` at the working size, or why it failed."""
     try:
         sizes = {size_of(path) for path in (triplet.shadow, triplet.clean)}
         if len(sizes) > 1:
             return _Failure(" and ".join(f"{h}x{w}" for h, w in sorted(sizes)), unequal=True)
         height, width = sizes.pop()
-        scale = min(1.0, side / min(height, width))
+        scale = min(1.0, rules.side / min(height, width))
         height, width = max(1, round(height * scale)), max(1, round(width * scale))
         shadow, clean = (resize(read_rgb(path), height, width) for path in (triplet.shadow, triplet.clean))
         if triplet.mask is None:
-            rule = derive.derive_depth if soft else derive.derive_mask
+            rule = derive.derive_depth if rules.soft else derive.derive_mask
             mask = from_float(rule(to_float(shadow), to_float(clean)))
         else:
             mask = resize(read_dataset_mask(triplet.mask), height, width)
         key = content_key(triplet.clean)
-        if truth == "own-light":
+        if rules.truth == "own-light":
             # No longer shared: the same clean picture gets another light beside another photo.
             clean = from_float(adjust.adjust_clean(to_float(shadow), to_float(clean), to_float(mask)))
             key = f"{key} {content_key(triplet.shadow)}"
-        return shadow, mask, clean, key
+        start = None
+        if rules.relit and triplet.clean != triplet.shadow:
+            photo = to_float(shadow)
+            start = from_float(relight.start_light(photo, to_float(mask)).apply(photo))
+        return _Decoded(shadow, mask, clean, key, start)
     except ImageReadError as error:
         return _Failure(str(error))
 
@@ -305,13 +337,14 @@ class Samples:
         index = self._chosen[_permutation(self.seed, epoch, len(self))[place]]
         rng = np.random.default_rng((self.seed, position, 1))
         augment = self.augment
-        shadow, mask, clean = self.cache.pictures(index)
+        pictures, start = self.cache.pictures(index), self.cache.start(index)
         box = None
         if rng.random() < augment.crop:
-            box = self._edge_box(mask, rng)
-        parts = tuple(_scaled(picture, size, box) for picture in (shadow, mask, clean))
-        photo, soft, truth = turn(parts, augment, rng)
+            box = self._edge_box(pictures[1], rng)
+        shown = pictures if start is None else (*pictures, start)
+        photo, soft, truth, *relit = turn(tuple(_scaled(picture, size, box) for picture in shown), augment, rng)
         if rng.random() < augment.synthetic or (self._is_own_truth(index) and not self.bare):
+            relit.clear()
             cast, drawn = draw_shadow(truth, rng)
             if self._is_own_truth(index):
                 # Where the sun does not shine, nothing can take it away a second time.
@@ -320,11 +353,13 @@ class Samples:
             else:
                 photo, soft = cast, drawn
         if augment.decoys and rng.random() < augment.decoys:
+            relit.clear()
             photo, soft, truth = paste_decoy(photo, soft, truth, rng)
-        photo, truth = change_light(photo, truth, augment, rng)
+        photo, truth, *relit = change_light((photo, truth, *relit), augment, rng)
         if rng.random() < augment.mask_jitter:
+            relit.clear()
             soft = jitter_mask(soft, rng)
-        return Sample(self.cache.entries[index].name, photo, soft, truth)
+        return Sample(self.cache.entries[index].name, photo, soft, truth, *relit)
 
     def whole(self, index: int, size: int | tuple[int, int]) -> Sample:
         """Return picture `index`, whole, with only its size changed."""

@@ -40,6 +40,7 @@ class Detection:
     """The task of a `Detector`; see `tasks.Task`."""
 
     bare = True
+    relit = False
 
     def __init__(self, config: TrainConfig) -> None:
         self._seed = config.seed

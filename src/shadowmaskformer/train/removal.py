@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -20,11 +19,6 @@ from shadowmaskformer.train.journal import ScoreCurve
 from shadowmaskformer.train.losses import weighted_loss
 from shadowmaskformer.train.validation import Validation
 
-REMEMBERED_BYTES = 2 << 30
-"""What relit pictures may take up in memory, where the same ones come back in every epoch."""
-SAME_AGAIN = frozenset({"flip"})
-"""Augmentation that makes so few different pictures of one that remembering them pays."""
-
 
 class Removal:
     """The task of a `ShadowMaskFormer`; see `tasks.Task`."""
@@ -32,9 +26,8 @@ class Removal:
     bare = False
 
     def __init__(self, config: TrainConfig) -> None:
-        self._relit = "start" in input_channels(config.model_config())
+        self.relit = "start" in input_channels(config.model_config())
         self._loss = weighted_loss(config.losses)
-        self._starts = _Starts(remember={key for key, share in config.augment.items() if share} <= SAME_AGAIN)
 
     @property
     def curves(self) -> dict[str, list[ScoreCurve]]:
@@ -43,7 +36,7 @@ class Removal:
 
     def facts(self) -> dict[str, Any]:
         """Return the rule of relighting, if the network starts from the relit photo."""
-        return {"floor": relight.RULE} if self._relit else {}
+        return {"floor": relight.RULE} if self.relit else {}
 
     def batch(self, samples: Sequence[Sample], *, view: tuple[int, int] | None, total: int) -> Batch:
         """Stack samples; adds the relit photo where the network starts from it."""
@@ -51,8 +44,8 @@ class Removal:
             np.stack([getattr(sample, name) for sample in samples]) for name in ("photo", "mask", "truth")
         )
         inputs = {"photo": _channels_first(photo), "mask": torch.from_numpy(mask[:, None])}
-        if self._relit:
-            inputs["start"] = _channels_first(np.stack([self._starts.of(each) for each in samples]))
+        if self.relit:
+            inputs["start"] = _channels_first(np.stack([_start(each) for each in samples]))
         return Batch(inputs, {"truth": _channels_first(truth)}, view, total)
 
     def loss(self, output: Tensor, batch: Batch) -> Tensor:
@@ -66,22 +59,11 @@ class Removal:
         return Validation(groups, also, pictures=pictures, size=size)
 
 
-class _Starts:
-    """The relit photos that the network starts from. Measuring light takes a third of a training step."""
-
-    def __init__(self, *, remember: bool) -> None:
-        self._room = REMEMBERED_BYTES if remember else 0
-        self._known: dict[tuple[int, int], np.ndarray] = {}
-
-    def of(self, sample: Sample) -> Floats:
-        key = zlib.crc32(sample.photo.data), zlib.crc32(sample.mask.data)
-        if key not in self._known:
-            start = relight.start_light(sample.photo, sample.mask).apply(sample.photo)
-            if self._room < start.nbytes:
-                return start
-            self._room -= start.nbytes
-            self._known[key] = start
-        return self._known[key]
+def _start(sample: Sample) -> Floats:
+    """Return the relit photo that the network starts from."""
+    if sample.start is not None:
+        return sample.start
+    return relight.start_light(sample.photo, sample.mask).apply(sample.photo)
 
 
 def _curves(measure: str) -> list[ScoreCurve]:

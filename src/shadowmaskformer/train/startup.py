@@ -209,7 +209,7 @@ def open_samples(
     triplets = sorted((*split.train, *split.unseen, *split.seen), key=lambda triplet: triplet.name)
     side = max(SIDE, max(config.sizes) * config.detail, config.validation_size)
     truth, hidden = check_truth(config.truth), quiet or not processes.leads
-    decoded = _decoded(triplets, cache, side, truth, soft=config.soft_masks, quiet=hidden)
+    decoded = _decoded(triplets, cache, side, truth, soft=config.soft_masks, relit=task.relit, quiet=hidden)
 
     def samples(chosen: Sequence[Triplet], augment: Augment) -> Samples:
         names = {triplet.name for triplet in chosen}
@@ -225,7 +225,9 @@ def open_samples(
     return samples(split.train, augment), validation
 
 
-def _decoded(triplets: Sequence[Triplet], cache: Path, side: int, truth: Truth, *, soft: bool, quiet: bool) -> Cache:
+def _decoded(
+    triplets: Sequence[Triplet], cache: Path, side: int, truth: Truth, *, soft: bool, relit: bool, quiet: bool
+) -> Cache:
     """Return the cache of `triplets`, built under a progress bar if it is missing; log what could not be read."""
     with tqdm(total=len(triplets), desc="decoding", unit="picture", disable=quiet, leave=False, delay=1) as bar:
 
@@ -233,8 +235,8 @@ def _decoded(triplets: Sequence[Triplet], cache: Path, side: int, truth: Truth, 
             bar.update(done - bar.n)
 
         folder = f"{fingerprint(triplets)[:16]}-{side}" + ("" if truth == "as-taken" else f"-{truth}")
-        folder += "-soft" * soft
-        decoded = build_cache(triplets, cache / folder, side=side, truth=truth, soft=soft, progress=show)
+        folder += "-soft" * soft + "-relit" * relit
+        decoded = build_cache(triplets, cache / folder, side=side, truth=truth, soft=soft, relit=relit, progress=show)
     for skipped in decoded.skipped:
         logger.warning("left out: %s", skipped)
     return decoded

@@ -58,6 +58,11 @@ class Task(Protocol):
         ...
 
     @property
+    def relit(self) -> bool:
+        """Whether the network sees the relit photo; it is measured once, where pictures are decoded."""
+        ...
+
+    @property
     def curves(self) -> Mapping[str, Sequence[ScoreCurve]]:
         """What to plot over time beside the loss, by title."""
         ...

@@ -292,11 +292,13 @@ def test_wrong_usage_is_found_before_anything_is_touched(folder: Path, options: 
     assert sorted(folder.rglob("*")) == before
 
 
-def test_a_remover_that_cannot_be_made_ends_the_batch(folder: Path, tiny_weights: Path):
+def test_broken_weights_are_found_before_anything_is_touched(folder: Path, tiny_weights: Path):
     broken = shutil.copytree(tiny_weights, folder / "broken")
     (broken / "config.json").write_text("{}")
+    before = sorted(folder.rglob("*"))
     with pytest.raises(WeightsError, match="weights do not fit"):
         remove(folder, method="network", weights=broken)
+    assert sorted(folder.rglob("*")) == before
 
 
 def test_a_folder_without_photos_is_named(folder: Path):

@@ -191,6 +191,9 @@ def _version_of(remover: dict[str, Any]) -> list[str]:
         given = remover.get("weights")
         names.append(weights.DEFAULT if given is None else given)
     files = [Path(name) if Path(name).is_file() else weights.locate(name) for name in names]
+    for file in files:
+        if file.name == weights.WEIGHTS_FILE:
+            weights.load(file)  # says so if they are broken, before a folder is made
     return [hashlib.sha256(file.read_bytes()).hexdigest() for file in files]
 
 

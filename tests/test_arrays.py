@@ -15,10 +15,13 @@ def test_reduction_in_strips_is_the_reduction_of_the_whole(size: tuple[int, int]
     assert np.abs(average_down(plane, *size) - np.asarray(whole)).max() < 1e-6
 
 
-def test_levels_are_averaged_as_floats(rng: np.random.Generator):
-    levels = rng.integers(0, 256, (40, 60, 3), np.uint8)
-    expected = levels.reshape(10, 4, 15, 4, 3).mean(axis=(1, 3)) / 255
-    assert np.abs(average_down(levels, 10, 15) - expected).max() < 1e-6
+@pytest.mark.parametrize("kind", [np.uint8, np.uint16])
+@pytest.mark.parametrize("rows", [4, 300])
+def test_levels_are_averaged_as_floats(kind: type[np.unsignedinteger], rows: int, rng: np.random.Generator):
+    top = np.iinfo(kind).max
+    levels = rng.integers(top // 2, top, (2 * rows, 60, 3), kind, endpoint=True)
+    expected = levels.reshape(2, rows, 15, 4, 3).mean(axis=(1, 3)) / top
+    assert np.abs(average_down(levels, 2, 15) - expected).max() < 1e-6
 
 
 def test_enlarging_agrees_with_pillow(rng: np.random.Generator):

@@ -108,10 +108,11 @@ def average_down(planes: NDArray[Any], height: int, width: int) -> Floats:
     tops, lefts = _first_pixels(rows, height), _first_pixels(columns, width)
     tall, wide = (np.maximum(np.diff(first, append=size), 1) for first, size in ((tops, rows), (lefts, columns)))
     whole = channels.dtype.kind == "u"
-    # The narrowest types that hold the sums: adding up moves memory, and little else.
-    down = np.dtype(np.float64 if not whole else np.uint16 if channels.itemsize * tall.max() <= 256 else np.uint32)
-    across = np.dtype(np.float64 if not whole else np.uint32 if down.itemsize == 2 else np.uint64)
     top = np.iinfo(channels.dtype).max if whole else 1
+    # The narrowest types that hold the sums: adding up moves memory, and little else.
+    narrow = top * int(tall.max()) <= np.iinfo(np.uint16).max
+    down = np.dtype(np.float64 if not whole else np.uint16 if narrow else np.uint32)
+    across = np.dtype(np.float64 if not whole else np.uint32 if narrow else np.uint64)
     reduced = np.empty((height, width, depth), np.float32)
     sums = np.empty((min(_STRIP, height), columns * depth), down)
     for first in range(0, height, _STRIP):

@@ -16,6 +16,7 @@ from PIL import Image
 import shadowmaskformer
 from pictures import encoded, opened
 from shadowmaskformer.detect.detector import ShadowDetector
+from shadowmaskformer.detect.hints import Hint
 from shadowmaskformer.errors import (
     ArrayError,
     ConfigError,
@@ -304,6 +305,28 @@ def test_a_mask_much_too_small_is_snapped_unless_it_is_exact(photo: np.ndarray, 
     np.testing.assert_array_equal(exact.mask, rough / 255)
     assert exact.detection is None
     assert exact.warnings == ()
+
+
+@pytest.mark.parametrize("exact", [False, True])
+def test_hints_change_a_given_mask(photo: np.ndarray, mask: np.ndarray, exact: bool):
+    relighter = ShadowRemover(method="relight")
+    depth = np.zeros(mask.shape, np.float32)
+    depth[4:12, 4:20] = depth[24:30, 26:46] = 1
+    relighter.detector = finds(depth)
+    drawn = np.zeros_like(mask)
+    drawn[4:12, 4:20] = drawn[20:22, 2:4] = drawn[12:20, 30:46] = 255  # one of them tiny, one that is no shadow
+
+    def used(*hints: Hint) -> np.ndarray:
+        return relighter.remove_from_photo(Photo(photo), drawn, hints=hints, exact_mask=exact).mask > 0.5
+
+    changed = used(Hint.click(38, 16, shadow=False), Hint.click(36, 27))
+    assert not changed[13:19, 31:45].any()
+    assert changed[24:30, 26:46].all()
+    assert changed[4:12, 4:20].all()
+    assert changed[20:22, 2:4].all()
+    boxed = used(Hint.box(2, 2, 22, 14))
+    assert boxed[4:12, 4:20].all()
+    assert not boxed[:, 28:].any()
 
 
 def test_growing_comes_after_finding(photo: np.ndarray, mask: np.ndarray):

@@ -90,7 +90,14 @@ class Detection:
         return f"{many} found, {100 * self.share:.0f} % of the photo"
 
 
-def tell_apart(depth: Floats, size: tuple[int, int], note: str = "", kept: Sequence[tuple[int, int]] = ()) -> Detection:
+def tell_apart(
+    depth: Floats,
+    size: tuple[int, int],
+    note: str = "",
+    kept: Sequence[tuple[int, int]] = (),
+    *,
+    whole: bool = False,
+) -> Detection:
     """Return the connected shadows of a depth, and the depth without what belongs to none.
 
     Args:
@@ -98,6 +105,7 @@ def tell_apart(depth: Floats, size: tuple[int, int], note: str = "", kept: Seque
         size: height and width of the photo.
         note: see `Detection`.
         kept: places, row and column, whose shadow counts however small it is.
+        whole: the depth is a user's mask, so all of it is meant.
     """
     labels, count = label(depth > LEVEL)
     areas = np.bincount(labels.ravel(), minlength=count + 1)[1:]
@@ -113,7 +121,7 @@ def tell_apart(depth: Floats, size: tuple[int, int], note: str = "", kept: Seque
     inside = renumbered[labels]
     around = grow(inside.astype(np.float32), PENUMBRA * depth.size**0.5).astype(np.int32)
     numbers = np.where(inside > 0, inside, around)
-    mask = np.where(numbers > 0, depth, np.float32(0))
+    mask = depth if whole else np.where(numbers > 0, depth, np.float32(0))
     down, across = size[0] / depth.shape[0], size[1] / depth.shape[1]
     shadows: list[Shadow] = []
     for number, area in enumerate(areas[large], start=1):

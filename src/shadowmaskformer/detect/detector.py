@@ -71,7 +71,7 @@ class ShadowDetector:
             hints: what a user marked, in the pixels of the upright photo. A click or stroke changes the shadow, or
                 the light, that it lies in; a box leaves out what is around it.
             mask: a rough mask, of any kind that `ShadowRemover.remove` takes. Where it is too small, its edge moves
-                to the shadow's; shadows that it does not touch are left out.
+                to the shadow's; shadows that it does not touch are left out, unless a hint names them.
         """
         photo = as_photo(image)
         marked = None if mask is None else masks.prepare(mask, photo.height, photo.width)[0]
@@ -83,6 +83,7 @@ class ShadowDetector:
         *,
         hints: Sequence[Hint] = (),
         mask: Floats | None = None,
+        exact: bool = False,
         reduce: Callable[[int, int], Floats] | None = None,
     ) -> Detection:
         """Find the shadows in a photo that was read before.
@@ -91,6 +92,7 @@ class ShadowDetector:
             photo: the photo.
             hints: as for `detect`.
             mask: a rough mask that was read before, (H, W) of the photo's size, [0, 1]; None for none.
+            exact: nothing but the hints changes the mask.
             reduce: returns the photo's pixels at a smaller size, for callers that need the same copy.
         """
         height, width = photo.height, photo.width
@@ -101,35 +103,32 @@ class ShadowDetector:
         if mask is not None:
             if mask.shape != (height, width):
                 raise ArrayError(f"mask is {mask.shape}, the photo is {(height, width)}", "give both in one size")
-            depth, note = self._snapped(small, average_down(mask, rows, columns), marks)
+            depth, note = self._changed(small, average_down(mask, rows, columns), marks, exact=exact)
         else:
             depth, note = self._found(small, marks), ""
         places = [_place(hint, rows, columns) for hint in marks if hint.shadow and not hint.is_box]
-        return tell_apart(depth, (height, width), note, places)
+        return tell_apart(depth, (height, width), note, places, whole=mask is not None)
 
     def _look(self, photo: Floats, hints: tuple[Hint, ...] = (), mask: Floats | None = None) -> Floats:
         """Return what the network says, with its edges on the photo's."""
         return refine(photo, task.find(self.session, photo, hints, mask))
 
     def _found(self, photo: Floats, hints: list[Hint]) -> Floats:
-        size = (photo.shape[0], photo.shape[1])
         strokes, boxes = _kinds(hints)
-        rough = None
-        if boxes:
-            rough = np.maximum.reduce([hint.drawn(*size) for hint in boxes])
+        rough = _drawn_boxes(boxes, photo)
         depth = self._look(photo, mask=rough)
         if strokes:
             hinted = self._look(photo, strokes, rough)
             depth = follow(depth, hinted, strokes)
-        if rough is not None:
-            depth *= masks.feather(masks.grow(rough, BOX_MARGIN * _side(photo)), 0.5 * BOX_MARGIN * _side(photo))
-        return depth
+        return _inside(depth, rough)
 
-    def _snapped(self, photo: Floats, mask: Floats, hints: list[Hint]) -> tuple[Floats, str]:
-        strokes, _ = _kinds(hints)
+    def _changed(self, photo: Floats, mask: Floats, hints: list[Hint], *, exact: bool) -> tuple[Floats, str]:
+        strokes, boxes = _kinds(hints)
         found = self._look(photo, strokes, mask)
-        depth, note = snap(mask, found)
-        return (follow(depth, found, strokes) if strokes else depth), note
+        depth, note = (mask, "") if exact else snap(mask, found)
+        if strokes:
+            depth = follow(depth, found, strokes)
+        return _inside(depth, _drawn_boxes(boxes, photo)), note
 
 
 def snap(mask: Floats, found: Floats) -> tuple[Floats, str]:
@@ -184,8 +183,18 @@ def _kinds(hints: list[Hint]) -> tuple[tuple[Hint, ...], tuple[Hint, ...]]:
     return tuple(h for h in hints if not h.is_box), tuple(h for h in hints if h.is_box)
 
 
-def _side(photo: Floats) -> float:
-    return float((photo.shape[0] * photo.shape[1]) ** 0.5)
+def _drawn_boxes(boxes: Sequence[Hint], photo: Floats) -> Floats | None:
+    """Return where the boxes lie, of the photo's size; None if there are none."""
+    size = (photo.shape[0], photo.shape[1])
+    return np.maximum.reduce([box.drawn(*size) for box in boxes]) if boxes else None
+
+
+def _inside(depth: Floats, boxes: Floats | None) -> Floats:
+    """Return the depth without what lies outside all boxes; a shadow may reach out of its box a little."""
+    if boxes is None:
+        return depth
+    margin = BOX_MARGIN * depth.size**0.5
+    return depth * masks.feather(masks.grow(boxes, margin), 0.5 * margin)
 
 
 def _place(hint: Hint, rows: int, columns: int) -> tuple[int, int]:

@@ -355,11 +355,12 @@ class ShadowRemover:
             )
         elif chosen["invert_mask"]:
             raise ConfigError("there is no mask to invert", "give a mask or leave {invert_mask} out")
-        if marked is None or (marked.any() and (hints or not chosen["exact_mask"])):
-            detection = self.detector.detect_in_photo(photo, hints=hints, mask=marked, reduce=reduce)
+        exact = chosen["exact_mask"]
+        if marked is None or hints or (marked.any() and not exact):
+            detection = self.detector.detect_in_photo(photo, hints=hints, mask=marked, exact=exact, reduce=reduce)
             if marked is None and not detection.shadows:
                 raise NoShadowError(f"{photo.name}: no shadow found", "paint a {mask}, or say where it is with {hints}")
-            if marked is None or detection.note:
+            if marked is None or hints or detection.note:
                 marked = detection.mask
             notes += [Notice(detection.note, "{exact_mask=True} keeps it")] if detection.note else []
         if grow_px := chosen["grow_px"]:

@@ -120,6 +120,10 @@ def test_the_server_finds_shadows_as_the_library_does(server: Server):
         data={"hints": '[{"points": [[730, 300]], "shadow": false}]'},
     )
     assert (pixels(away.content) > 127).sum() < found.sum()
+    turned = encoded(255 - pixels(DEMO["mask"]))
+    parts = {"photo": DEMO["photo"], "mask": turned}
+    inverted = requests.post(f"{server.url}/v1/mask", files=parts, data={"invert_mask": "true"})
+    assert (pixels(inverted.content) > 127).mean() == pytest.approx(truth.mean(), abs=0.02)
     removed = requests.post(f"{server.url}/v1/remove", files=photo)
     assert removed.content == shadowmaskformer.ShadowRemover(threads=1).remove_file(DEMO["photo"]).data
 

@@ -115,14 +115,32 @@ def test_results_that_wait_have_a_limit(monkeypatch: Any, parts: dict[str, Any])
         assert requests.get(f"{server.url}/v1/jobs/{jobs[-1]}/result").content == b"done"
 
 
+def test_a_full_store_of_results_ends_no_job_that_has_none_yet(monkeypatch: Any, parts: dict[str, Any]):
+    with gated(monkeypatch, kept_bytes=6) as (server, gate):
+        first = [start(server, parts).json()["id"] for _ in range(2)]
+        last = start(server, parts).json()["id"]
+        for _ in first:
+            wait_for(gate.busy.is_set)
+            gate.open.set()
+            wait_for(lambda: not gate.busy.is_set() or gate.open.is_set())
+        wait_for(lambda: state(server, last) == "done")
+        assert requests.get(f"{server.url}/v1/jobs/{last}/result").content == b"done"
+
+
 def test_stopping_answers_what_is_open(monkeypatch: Any, parts: dict[str, Any]):
     answers: list[requests.Response] = []
     with gated(monkeypatch) as (server, gate):
-        ask = threading.Thread(target=lambda: answers.append(requests.post(f"{server.url}/v1/remove", files=parts)))
-        ask.start()
+        asking = [
+            threading.Thread(target=lambda: answers.append(requests.post(f"{server.url}/v1/remove", files=parts)))
+            for _ in range(2)
+        ]
+        for ask in asking:
+            ask.start()
         wait_for(gate.busy.is_set)
-    ask.join(10)
-    assert answers[0].status_code == 503
+        wait_for(lambda: "jobs_waiting 1" in requests.get(f"{server.url}/metrics").text)
+    for ask in asking:
+        ask.join(10)
+    assert [answer.status_code for answer in answers] == [503, 503]
 
 
 def test_a_mistake_in_a_task_is_no_secret_and_no_end(monkeypatch: Any, parts: dict[str, Any]):

@@ -100,6 +100,7 @@ class Queue:
         self._stopping = True
         for job in [*self._waiting, *self._running]:
             job.end("failed", error=_stopping())
+        self._waiting.clear()
 
     async def stop(self) -> None:
         """End everything, the workers too."""
@@ -219,8 +220,9 @@ class Queue:
             kept = [*self._kept.values()]
             held = sum(len(job.answer.data) for job in kept if job.answer)
             for job in kept:
-                if time.monotonic() - job.asked > self._limits.kept_s or held > self._limits.kept_bytes:
-                    held -= len(job.answer.data) if job.answer else 0
+                size = len(job.answer.data) if job.answer else 0
+                if time.monotonic() - job.asked > self._limits.kept_s or (size and held > self._limits.kept_bytes):
+                    held -= size
                     self.cancel(job)
                     del self._kept[job.id]
 

@@ -11,7 +11,7 @@ import uvicorn
 
 from shadowmaskformer.batch import Worker
 from shadowmaskformer.errors import ConfigError, OutputError
-from shadowmaskformer.machine import cores
+from shadowmaskformer.machine import usable_cores
 from shadowmaskformer.serve.app import create_app
 from shadowmaskformer.serve.limits import LOOPBACK, Guard, Limits, protocol
 
@@ -53,9 +53,9 @@ class Server(uvicorn.Server):
         if workers is not None and workers < 1:
             raise ConfigError(f"workers is {workers}", "give at least 1")
         limits = limits or Limits()
-        count = workers or min(2, cores())
+        count = workers or min(2, usable_cores())
         self.workers = [
-            Worker(niceness=NICENESS, **{"threads": max(1, cores() // count), **arguments}) for _ in range(count)
+            Worker(niceness=NICENESS, **{"threads": max(1, usable_cores() // count), **arguments}) for _ in range(count)
         ]
         app = create_app(self.workers, limits)
         self.app = app

@@ -53,12 +53,16 @@ def find_mask(
     remover: ShadowRemover, photo: bytes, mask: bytes | None, hints: Sequence[Hint], options: Options
 ) -> Answer:
     """Return the shadows of a photo as a soft mask, a gray PNG, and the list of them."""
-    read = _read(photo, options)
+    read, chosen = _read(photo, options), complete(options)
     marked = None
     if mask is not None:
-        marked = masks.prepare(
-            _named(mask, "mask"), read.height, read.width, max_pixels=complete(options)["max_pixels"]
-        )[0]
+        marked, _ = masks.prepare(
+            _named(mask, "mask"),
+            read.height,
+            read.width,
+            invert_mask=chosen["invert_mask"],
+            max_pixels=chosen["max_pixels"],
+        )
     found = remover.detector.detect_in_photo(read, hints=hints, mask=marked)
     shadows = [{"share": round(each.share, 5), "box": [int(edge) for edge in each.box]} for each in found.shadows]
     levels = from_float(found.mask)

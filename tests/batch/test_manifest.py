@@ -45,6 +45,15 @@ def test_the_last_line_counts(path: Path):
     again.close()
 
 
+def test_a_torn_first_line_is_passed_over(path: Path):
+    record(path, DONE)
+    path.write_bytes(path.read_bytes()[:20])
+    record(path, DONE)
+    manifest = Manifest(path)
+    assert manifest.earlier(DONE.output) is not None
+    manifest.close()
+
+
 def test_a_torn_last_line_is_passed_over_and_the_next_starts_anew(path: Path):
     record(path, DONE).close()
     with path.open("a") as file:

@@ -45,7 +45,7 @@ def test_files_by_name_are_taken_whatever_they_are_called(tree: Path):
 
 def test_hidden_files_results_and_masks_in_a_folder_are_no_photos(tree: Path):
     make("in/a.jpg", "in/.b.jpg", "in/.hidden/c.jpg", "in/old-no-shadow.png", "in/old-no-shadow-compare.jpg")
-    make("in/a-mask.png", "in/lonely-mask.png")
+    make("in/a-mask.png", "in/lonely-mask.png", "in/a-mask-overlay.jpg", "in/a-compare.jpg")
     assert photos(plan(["in"], recursive=True)) == ["in/a.jpg", "in/lonely-mask.png"]
 
 
@@ -119,3 +119,13 @@ def test_a_folder_that_cannot_be_read_is_named(tree: Path, monkeypatch: pytest.M
     monkeypatch.setattr("os.scandir", refuse)
     with pytest.raises(ImageReadError, match="in: this folder cannot be read"):
         plan(["in"])
+
+
+def test_namesakes_have_comparisons_of_their_own(tree: Path):
+    make("in/a.jpg", "in/a.png", "in/b.jpg")
+    items = plan(["in"])
+    assert [item.comparison for item in items] == [
+        "in/a-jpg-no-shadow-compare.jpg", "in/a-png-no-shadow-compare.jpg", "in/b-no-shadow-compare.jpg",
+    ]  # fmt: skip
+    make(*(item.comparison for item in items))
+    assert plan(["in"]) == items

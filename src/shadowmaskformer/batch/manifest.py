@@ -88,12 +88,13 @@ class Manifest:
         self._name = shown(path)
         make_folder(path.parent)
         try:
-            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
-            with path.open("rb") as file:
-                text = file.read()
+            text = path.read_bytes() if path.exists() else b""
             self._known, self._earlier = _parsed(text.split(b"\n"))
-            if text and not self._known:
+            # One line alone may have been torn when the machine stopped; more of them would not all be.
+            torn = text.startswith(b"{") and b"\n" not in text
+            if text and not self._known and not torn:
                 raise OutputError(f"{self._name}: is not a manifest", "choose another {manifest}")
+            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
             if not text.endswith(b"\n") and text:
                 self._write(b"\n")
         except OSError as error:

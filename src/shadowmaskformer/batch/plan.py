@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 
 from shadowmaskformer.batch.places import Place, join, place_of, split
@@ -13,7 +13,8 @@ from shadowmaskformer.files import shown
 from shadowmaskformer.photo import endings
 from shadowmaskformer.removal.job import default_output
 
-_RESULTS = ("-no-shadow", "-no-shadow-compare")
+RESULT = "-no-shadow"
+_RESULTS = (RESULT, f"{RESULT}-compare", "-mask-overlay")
 _MASKS = ("-mask", "_mask")
 
 
@@ -25,17 +26,22 @@ class Item:
         photo: its path or URL.
         output: where the result goes.
         mask: its mask; None if it has none.
+        namesake: another photo has this one's name but for the ending.
     """
 
     photo: str
     output: str
     mask: str | None = None
+    namesake: bool = False
 
     @property
     def comparison(self) -> str:
-        """Where before, mask and after go, side by side."""
+        """Where before, mask and after go, side by side; never to the place of a namesake's."""
         folder, name = split(self.output)
-        return join(folder, f"{Path(name).stem}-compare.jpg")
+        stem, ending = Path(name).stem, Path(name).suffix.removeprefix(".")
+        if self.namesake:
+            stem = f"{stem.removesuffix(RESULT)}-{ending}{RESULT}"
+        return join(folder, f"{stem}-compare.jpg")
 
 
 def plan(
@@ -48,8 +54,8 @@ def plan(
 ) -> list[Item]:
     """Decide which photo becomes which file.
 
-    In folders, hidden files, results (`NAME-no-shadow.*`) and masks (`NAME-mask.*`) are no photos; nor are this
-    batch's own outputs and masks anywhere.
+    In folders, hidden files, results (`NAME-no-shadow.*`), masks (`NAME-mask.*`), and comparisons and overlays of them
+    are no photos; nor are this batch's own outputs and masks anywhere.
 
     Args:
         photos: photos and folders of photos.
@@ -84,7 +90,12 @@ def plan(
     }
     chosen = [item for real, item in items.items() if real not in ours]
     _refuse_collisions(chosen)
-    return chosen
+    stems = Counter(_stem(item) for item in chosen)
+    return [replace(item, namesake=stems[_stem(item)] > 1) for item in chosen]
+
+
+def _stem(item: Item) -> str:
+    return str(Path(place_of(item.output).real(item.output)).with_suffix("")).casefold()
 
 
 def _found(inputs: Iterable[str], folders: _Folders, recursive: bool, others: list[str]) -> Iterator[tuple[str, str]]:
@@ -128,7 +139,8 @@ class _Folders:
         stem = PurePath(name).stem
         if PurePath(name).suffix.lower() not in endings() or stem.endswith(_RESULTS):
             return False
-        return not any(stem.endswith(end) and stem.removesuffix(end) in self.stems(folder) for end in _MASKS)
+        beside = (*_MASKS, "-compare")
+        return not any(stem.endswith(end) and stem.removesuffix(end) in self.stems(folder) for end in beside)
 
     def mask(self, folder: str, photo: str, suffixes: tuple[str, ...]) -> str | None:
         """Return the mask of a photo among the pictures in `folder`; None if there is none."""

@@ -92,7 +92,8 @@ def _reports(
 
 def _everywhere(item: Item) -> Item:
     """Return the item with paths that mean the same in every process."""
-    return Item(absolute(item.photo), absolute(item.output), item.mask and absolute(item.mask))
+    mask = item.mask and absolute(item.mask)
+    return replace(item, photo=absolute(item.photo), output=absolute(item.output), mask=mask)
 
 
 @contextmanager

@@ -50,9 +50,7 @@ class Settings:
 
     def fingerprint(self) -> str:
         """Return a digest of all that decides what a result looks like."""
-        names = ("method", "working_pixels")
-        made_by = {name: self.remover[name] for name in names if self.remover.get(name) is not None}
-        parts = [made_by, _version_of(self.remover), complete(self.options), self.comparison]
+        parts = [self.remover.get("method"), _version_of(self.remover), complete(self.options), self.comparison]
         return _digest(json.dumps(parts, sort_keys=True, default=str))
 
 
@@ -194,6 +192,7 @@ def _version_of(remover: dict[str, Any]) -> list[str]:
     for file in files:
         if file.name == weights.WEIGHTS_FILE:
             weights.load(file)  # says so if they are broken, before a folder is made
+    files += [numbers for file in files if (numbers := file.with_suffix(".bin")).is_file()]  # of an OpenVINO file
     return [hashlib.sha256(file.read_bytes()).hexdigest() for file in files]
 
 

@@ -237,9 +237,10 @@ def _listen(pipe: BinaryIO, questions: queue.SimpleQueue[Any]) -> None:
         while True:
             questions.put(pickle.load(pipe))
     questions.put(None)
-    main_thread = threading.main_thread().ident
-    assert main_thread is not None
-    signal.pthread_kill(main_thread, signal.SIGTERM)
+    if hasattr(signal, "pthread_kill"):  # Windows has none: there it ends after its work
+        main_thread = threading.main_thread().ident
+        assert main_thread is not None
+        signal.pthread_kill(main_thread, signal.SIGTERM)
 
 
 def _serve(questions: queue.SimpleQueue[Any]) -> None:

@@ -84,3 +84,27 @@ def test_remove_without_a_mask_says_what_was_found(demo: Path, capsys: pytest.Ca
 def test_masks_are_written_as_png(demo: Path, capsys: pytest.CaptureFixture[str]):
     assert main(["mask", str(demo), "-o", "mask.jpg"]) == 2
     assert "ends in .png" in capsys.readouterr().err
+
+
+def test_scribbles_of_another_size_are_scaled_or_refused(
+    demo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    path = tmp_path / "scribbles.png"
+    scribbles = np.zeros((120, 160, 4), np.uint8)
+    scribbles[50:52, 20:30] = (0, 255, 0, 255)
+    Image.fromarray(scribbles).save(path)
+    assert main(["mask", str(demo), "--scribbles", str(path), "-q"]) == 0
+    assert np.asarray(opened(demo.with_name("beach-mask.png")))[102, 50] > 127
+    Image.fromarray(scribbles[:100]).save(path)
+    assert main(["mask", str(demo), "--scribbles", str(path), "--list"]) == 3
+    assert "is 160x100, but the photo is 320x240" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("option", ["--mask", "--scribbles"])
+def test_what_a_user_painted_is_never_overwritten(demo: Path, option: str, capsys: pytest.CaptureFixture[str]):
+    painted = demo.with_name("beach-mask.png")
+    Image.new("L", (320, 240), 255).save(painted)
+    before = painted.read_bytes()
+    assert main(["mask", str(demo), option, str(painted), "--overwrite"]) != 0
+    assert len(capsys.readouterr().err.splitlines()) == 1
+    assert painted.read_bytes() == before

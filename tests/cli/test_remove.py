@@ -38,6 +38,12 @@ def remove(folder: Path, *arguments: str | Path, photo: str = "photo.png", mask:
     )
 
 
+def test_a_folder_may_have_a_dot_in_its_name(files: Path):
+    (files / "out.v2").mkdir()
+    assert remove(files, "-o", files / "out.v2") == 0
+    assert opened(files / "out.v2" / "photo-no-shadow.png").size == (48, 32)
+
+
 def test_default_output_is_beside_the_photo(files: Path, capsys: pytest.CaptureFixture[str]):
     assert remove(files) == 0
     assert opened(files / "photo-no-shadow.png").size == (48, 32)

@@ -69,9 +69,9 @@ def add_hints(parser: argparse.ArgumentParser) -> None:
     hints.add_argument("--scribbles", metavar="PICTURE", help="shadow painted over in green, what is none in red")
 
 
-def hints_of(args: argparse.Namespace) -> tuple[Hint, ...]:
-    """Return the hints of `add_hints`."""
-    from shadowmaskformer.detect.hints import Hint, read_scribbles
+def hints_of(args: argparse.Namespace, photo: Photo | str | bytes) -> tuple[Hint, ...]:
+    """Return the hints of `add_hints`, for a photo or its file."""
+    from shadowmaskformer.detect.hints import Hint
 
     places = [("--hint", text, True) for text in args.hint] + [("--not", text, False) for text in args.no_shadow]
     hints: list[Hint] = []
@@ -82,14 +82,28 @@ def hints_of(args: argparse.Namespace) -> tuple[Hint, ...]:
         left, top, right, bottom = _numbers(text, 4, "--box")
         hints.append(Hint.box(left, top, right, bottom))
     if args.scribbles:
-        from shadowmaskformer.photo import read_photo
-
-        drawn = read_photo(args.scribbles, drop_metadata=True)
-        import numpy as np
-
-        layers = drawn.pixels if drawn.alpha is None else np.dstack((drawn.pixels, drawn.alpha))
-        hints += read_scribbles(layers)
+        hints += _scribbles(args.scribbles, photo)
     return tuple(hints)
+
+
+def _scribbles(path: str, photo: Photo | str | bytes) -> list[Hint]:
+    """Return the hints in a picture of scribbles; one of another size is scaled to the photo's."""
+    import numpy as np
+
+    from shadowmaskformer.detect.hints import read_scribbles
+    from shadowmaskformer.errors import MaskError
+    from shadowmaskformer.files import shown
+    from shadowmaskformer.masks.read import same_proportions
+    from shadowmaskformer.photo import read_photo
+    from shadowmaskformer.photo.accept import as_photo
+
+    drawn, under = read_photo(path, drop_metadata=True), as_photo(photo)
+    if not same_proportions(drawn.height, drawn.width, under.height, under.width):
+        sizes = f"is {drawn.width}x{drawn.height}, but the photo is {under.width}x{under.height}"
+        raise MaskError(f"{shown(path)}: {sizes} (width x height)", "save the scribbles at the photo's size")
+    layers = drawn.pixels if drawn.alpha is None else np.dstack((drawn.pixels, drawn.alpha))
+    across, down = under.width / drawn.width, under.height / drawn.height
+    return [hint.scaled(across, down) for hint in read_scribbles(layers)]
 
 
 def _numbers(text: str, count: int, option: str) -> list[float]:
@@ -116,10 +130,11 @@ def run(args: argparse.Namespace) -> int:
     if target.suffix.lower() != ".png":
         raise ConfigError(f"{shown(target)}: masks are PNG files", "give {output} a name that ends in .png")
     if not args.list:
+        inputs = [source, *(Path(local_path(name)) for name in (args.mask, args.scribbles) if name)]
         for path in filter(None, (target, overlay)):
-            check_output(path, [source], overwrite=args.overwrite)
-    hints = hints_of(args)
+            check_output(path, inputs, overwrite=args.overwrite)
     photo = read_photo(args.photo)
+    hints = hints_of(args, photo)
     detector = ShadowDetector(args.weights, runtime=args.runtime, device=args.device, threads=args.threads)
     found = detector.detect(photo, hints=hints, mask=args.mask)
     if not found.shadows:

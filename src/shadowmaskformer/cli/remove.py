@@ -139,17 +139,19 @@ def _remove_one(args: argparse.Namespace) -> int:
         raise ConfigError("photo and mask cannot both come from standard input", "save one of them")
     if to_stdout and (args.json or args.compare):
         raise ConfigError("--json and --compare need a file for the picture", "give -o FILE")
-    inputs = [Path(local_path(name)) for name in (args.photo, args.mask) if name not in (None, "-")]
-    choose_format("PNG", path=None if to_stdout else args.output, wanted=args.format)  # before any work
+    inputs = [Path(local_path(name)) for name in (args.photo, args.mask, args.scribbles) if name not in (None, "-")]
+    choose_format("PNG", wanted=args.format)  # before any work
     target = None if to_stdout else output_path(None if from_stdin else Path(args.photo), args.output, args.format)
+    if args.output:
+        choose_format("PNG", path=target, wanted=args.format)
     comparison = target.with_name(f"{target.stem}-compare.jpg") if target and args.compare else None
     for path in filter(None, (target, comparison)):
         check_output(path, inputs, overwrite=args.overwrite)
     if target is None:
         console.check_stdout()
 
-    hints = hints_of(args)
     photo = console.read_stdin() if from_stdin else args.photo
+    hints = hints_of(args, photo)
     mask = console.read_stdin() if args.mask == "-" else args.mask
     if args.runtime == "torch":
         tune_allocator()

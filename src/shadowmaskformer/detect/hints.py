@@ -113,9 +113,7 @@ def read_scribbles(picture: NDArray[Any]) -> tuple[Hint, ...]:
         # A click in each cell that is painted: the network sees the line again.
         step = max(1, round(RADIUS * math.sqrt(painted.size)))
         for row in range(0, painted.shape[0], step):
-            for column in np.flatnonzero(painted[row : row + step].any(axis=0).astype(bool))[
-                :: 1 if step == 1 else step
-            ]:
+            for column in np.flatnonzero(painted[row : row + step].any(axis=0))[::step]:
                 inside = np.flatnonzero(painted[row : row + step, column])
                 hints.append(Hint.click(float(column) + 0.5, row + float(inside[len(inside) // 2]) + 0.5, shadow))
     if not hints:

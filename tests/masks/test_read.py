@@ -15,7 +15,7 @@ from PIL import Image
 
 from pictures import SIZE, encoded, exif_block, picture, srgb_profile, tiff
 from shadowmaskformer import masks
-from shadowmaskformer.errors import ArrayError, ConfigError, ImageTooLargeError, MaskError, said
+from shadowmaskformer.errors import ArrayError, ImageTooLargeError, MaskError, said
 from shadowmaskformer.masks import read_mask
 
 soft_masks = hnp.arrays(
@@ -409,15 +409,11 @@ def test_a_tensor_is_a_mask(shape: tuple[int, ...]) -> None:
         masks.prepare(torch.zeros(2, 1, *SIZE), *SIZE)
 
 
-def test_a_mask_is_inverted_before_its_noise_is_removed_and_grown_after_it_fits() -> None:
+def test_a_mask_is_inverted_before_its_noise_is_removed() -> None:
     levels = np.where(square() > 0, 10, 245).astype(np.uint8)  # black is shadow, with noise
-    mask, (line,) = masks.prepare(levels, 64, 96, invert_mask=True, grow_px=3)
-    np.testing.assert_array_equal(mask, masks.grow(masks.resize(square(), 64, 96), 3))
+    mask, (line,) = masks.prepare(levels, 64, 96, invert_mask=True)
+    np.testing.assert_array_equal(mask, masks.resize(square(), 64, 96))
     assert line == "mask: is 48x32, but the photo is 96x64; the mask was resized"
-
-
-def test_a_mask_is_shrunk_by_a_negative_distance() -> None:
-    np.testing.assert_array_equal(masks.prepare(square(), *SIZE, grow_px=-2)[0], masks.shrink(square(), 2))
 
 
 def test_a_faint_mask_of_another_size_is_reported_once_each_by_its_name(tmp_path: Path) -> None:
@@ -426,12 +422,6 @@ def test_a_faint_mask_of_another_size_is_reported_once_each_by_its_name(tmp_path
     for name in (None, "the layer"):
         _, notices = masks.prepare(path, 64, 96, name=name)
         assert [line.removeprefix(f"{name or path}: ")[:5] for line in notices] == ["never", "is 48"]
-
-
-@pytest.mark.parametrize("px", [float("nan"), float("inf"), 1e9, -1e9, "3"])
-def test_an_impossible_growth_is_refused_before_the_mask_is_read(px: Any) -> None:
-    with pytest.raises(ConfigError, match="give grow_px a number from -10000 to 10000"):
-        masks.prepare("missing.png", *SIZE, grow_px=px)
 
 
 def test_what_is_no_mask_is_refused() -> None:

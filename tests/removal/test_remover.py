@@ -448,6 +448,22 @@ def test_relight_refuses_weights():
         ShadowRemover("default", method="relight")
 
 
+def test_each_of_three_tensors_has_its_mask(relighter: ShadowRemover, photo: np.ndarray, mask: np.ndarray):
+    torch = pytest.importorskip("torch")
+    batch = torch.from_numpy(photo).permute(2, 0, 1)[None].repeat(3, 1, 1, 1)
+    several = torch.from_numpy(np.stack([mask, np.zeros_like(mask), mask]))
+    assert (relighter.remove(batch, several) != batch).flatten(1).any(1).tolist() == [True, False, True]
+    for one in (mask[..., None], np.repeat(mask[None], 3, axis=0).transpose(1, 2, 0), torch.from_numpy(mask)[None]):
+        assert bool((relighter.remove(batch, one) != batch).flatten(1).any(1).all())
+
+
+def test_metadata_of_a_pillow_image_can_be_dropped(relighter: ShadowRemover, photo: np.ndarray, mask: np.ndarray):
+    image = Image.fromarray(photo)
+    image.info.update(exif=b"Exif\0\0MM\0*\0\0\0\x08\0\0", comment="here")
+    assert relighter.remove(image, mask).info["comment"] == "here"
+    assert relighter.remove(image, mask, drop_metadata=True).info == {}
+
+
 def test_batches_of_tensors_work(relighter: ShadowRemover, photo: np.ndarray, mask: np.ndarray):
     torch = pytest.importorskip("torch")
     batch = torch.from_numpy(photo).permute(2, 0, 1)[None].repeat(2, 1, 1, 1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,8 +10,9 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from shadowmaskformer.errors import ArrayError, MaskError, Notice
-from shadowmaskformer.masks.shape import Mask, check_distance, grow, invert, resize, shrink
+from shadowmaskformer.masks.shape import Mask, grow, invert, resize, shrink
 from shadowmaskformer.photo import MAX_PIXELS, ImageSource, name_of, read_plain
+from shadowmaskformer.photo.accept import channels_last, is_file, is_tensor
 
 # Levels this close to black or white are compression noise: JPEG rings this far around a hard edge.
 _NOISE = np.float32(16 / 255)
@@ -33,11 +33,10 @@ def prepare(
     width: int,
     *,
     invert_mask: bool = False,
-    grow_px: float = 0,
     max_pixels: int = MAX_PIXELS,
     name: str | None = None,
 ) -> tuple[Mask, list[str]]:
-    """Return the mask of a photo, ready to use: read, inverted, cleaned of noise, fitted and grown, in this order.
+    """Return the mask of a photo, ready to use: read, inverted, cleaned of noise and fitted, in this order.
 
     Args:
         source: a path, bytes, file object or Pillow image; an array as for `as_mask`; or a PyTorch tensor, (H, W) or
@@ -45,7 +44,6 @@ def prepare(
         height: rows of the photo.
         width: columns of the photo.
         invert_mask: take black as shadow.
-        grow_px: pixels to grow the mask by; negative shrinks it.
         max_pixels: larger mask files are refused.
         name: what messages call the mask; None takes its path.
 
@@ -53,20 +51,16 @@ def prepare(
         Mask (height, width), [0, 1], 1 = shadow; and one line for each thing that the user should know.
 
     Raises:
-        ConfigError: `grow_px` is out of range.
         MaskError: no mask, a picture that is not a mask, or a mask of other proportions than the photo's.
         ArrayError: an array of the wrong shape, type or values.
         ImageReadError, NotAnImageError, ImageTooLargeError: as for `read_photo`.
     """
-    check_distance(grow_px, "grow_px", shrinks=True)
     mask, notices = _read_any(source, max_pixels, name)
-    called = name or (name_of(source) if _is_file(source) else "mask")
+    called = name or (name_of(source) if _holds_a_picture(source) else "mask")
     if invert_mask:
         mask = invert(mask)
     mask, faint = strengthen(snap(mask), name=called)
     mask, resized = fit(mask, height, width, name=called)
-    if grow_px:
-        mask = grow(mask, grow_px) if grow_px > 0 else shrink(mask, -grow_px)
     return mask, [*notices, *filter(None, (faint, resized))]
 
 
@@ -138,17 +132,17 @@ def _read_any(source: Any, max_pixels: int, name: str | None) -> tuple[Mask, lis
         raise MaskError("no mask", "mark the shadow in white on black, in a picture of the photo's size")
     if isinstance(source, np.ndarray):
         return interpret(source, name=name or "mask")
-    if hasattr(source, "is_floating_point"):  # a tensor, recognised without importing PyTorch
+    if is_tensor(source):
         return interpret(_tensor_array(source, name or "mask"), name=name or "mask")
-    if not _is_file(source):
+    if not _holds_a_picture(source):
         raise ArrayError(
             f"{name or 'mask'}: is a {type(source).__name__}; expected a path, bytes, Pillow image, array or tensor"
         )
     return read_mask(source, max_pixels=max_pixels, name=name)
 
 
-def _is_file(source: Any) -> bool:
-    return isinstance(source, (str, os.PathLike, bytes, bytearray, memoryview, Image.Image)) or hasattr(source, "read")
+def _holds_a_picture(source: Any) -> bool:
+    return is_file(source) or isinstance(source, Image.Image)
 
 
 def _tensor_array(tensor: Any, name: str) -> NDArray[Any]:
@@ -156,10 +150,7 @@ def _tensor_array(tensor: Any, name: str) -> NDArray[Any]:
     shape = tuple(tensor.shape)
     if tensor.ndim not in (2, 3) or (tensor.ndim == 3 and shape[0] > 4) or 0 in shape:
         raise ArrayError(f"{name}: tensor is {shape}; expected (height, width) or (1, height, width)")
-    tensor = tensor.detach().cpu()
-    # NumPy has no bfloat16.
-    array: NDArray[Any] = (tensor.float() if tensor.is_floating_point() else tensor).numpy()
-    return np.moveaxis(array, 0, -1) if array.ndim == 3 else array
+    return channels_last(tensor)
 
 
 def _levels(array: NDArray[Any], name: str) -> NDArray[np.float32]:
@@ -292,14 +283,14 @@ def fit(mask: Mask, height: int, width: int, *, name: str = "mask") -> tuple[Mas
     if (rows, columns) == (height, width):
         return mask, None
     sizes = f"{name}: is {columns}x{rows}, but the photo is {width}x{height}"
-    if not _same_aspect(rows, columns, height, width):
-        turned = _same_aspect(columns, rows, height, width)
+    if not same_proportions(rows, columns, height, width):
+        turned = same_proportions(columns, rows, height, width)
         remedy = "rotate the mask by a quarter turn" if turned else "save the mask at the photo's size"
         raise MaskError(f"{sizes} (width x height)", remedy)
     return resize(mask, height, width), f"{sizes}; the mask was resized"
 
 
-def _same_aspect(rows: int, columns: int, height: int, width: int) -> bool:
+def same_proportions(rows: int, columns: int, height: int, width: int) -> bool:
     """Return True when one size could be the other, scaled and rounded to whole pixels."""
     ratio = (rows * width) / (columns * height)
     # Half a pixel on either side of the smaller, and the padding of networks to multiples of 8.

@@ -48,6 +48,11 @@ def array_of(tensor: Any) -> NDArray[Any]:
     """Return a tensor (3, H, W), (1, H, W), (4, H, W) or (H, W) as an array with its channels last."""
     if tensor.ndim not in (2, 3) or (tensor.ndim == 3 and tensor.shape[0] not in (1, 3, 4)):
         raise ArrayError(f"tensor is {tuple(tensor.shape)}", "give RGB as (3, height, width), channels first")
+    return channels_last(tensor)
+
+
+def channels_last(tensor: Any) -> NDArray[Any]:
+    """Return a tensor, (H, W) or (C, H, W), as an array with its channels last."""
     tensor = tensor.detach().cpu()
     # Half precision, of which NumPy knows only one kind, as float32.
     array = (tensor.float() if tensor.is_floating_point() and tensor.element_size() == 2 else tensor).numpy()

@@ -29,15 +29,19 @@ def restore_tensor(tensor: Any, restore: Restore) -> Any:
     return tensor.new_tensor(moved)
 
 
-def restore_pillow(image: Image.Image, photo: Photo, restore: Restore) -> Image.Image:
-    """Restore a Pillow image, of which `photo` was read; it keeps its metadata."""
-    return _pillow_like(image, restore(photo))
+def restore_pillow(image: Image.Image, photo: Photo, restore: Restore, *, drop_metadata: bool = False) -> Image.Image:
+    """Restore a Pillow image, of which `photo` was read; it keeps its metadata unless they are to be dropped."""
+    return _pillow_like({} if drop_metadata else image.info, restore(photo))
 
 
 def masks_of_batch(mask: Any, count: int) -> list[Any]:
-    """Return a mask for each of `count` pictures: one for all, or (B, H, W) or (B, 1, H, W)."""
+    """Return a mask for each of `count` pictures: one for all, or (B, H, W) or (B, 1, H, W).
+
+    A mask for all may have channels, first or last. (3, H, W) for three pictures is a mask for each.
+    """
     dimensions = getattr(mask, "ndim", 0)
-    if dimensions == 4 or (dimensions == 3 and mask.shape[0] not in (1, 3)):
+    several = dimensions == 3 and mask.shape[2] > 4 and (len(mask) == count or len(mask) not in (1, 3))
+    if dimensions == 4 or several:
         if len(mask) != count:
             raise ArrayError(f"{len(mask)} masks for {count} pictures", "give one for each, or one for all")
         return [each[0] if dimensions == 4 else each for each in mask]
@@ -57,7 +61,7 @@ def _array_like(array: NDArray[Any], photo: Photo) -> NDArray[Any]:
     return pixels.astype(array.dtype)
 
 
-def _pillow_like(image: Image.Image, photo: Photo) -> Image.Image:
+def _pillow_like(info: dict[Any, Any], photo: Photo) -> Image.Image:
     if photo.pixels.dtype != np.uint8:
         levels = gray_levels(photo.pixels) if photo.gray else from_float(photo.as_float())
         result = Image.fromarray(levels)
@@ -66,7 +70,7 @@ def _pillow_like(image: Image.Image, photo: Photo) -> Image.Image:
         result = Image.fromarray(colour)
         if photo.alpha is not None:
             result.putalpha(Image.fromarray(photo.alpha))
-    result.info.update(image.info)
+    result.info.update(info)
     metadata = photo.metadata
     exif = EXIF_PREFIX + metadata.exif if metadata.exif else None
     for key, block in (("exif", exif), ("icc_profile", metadata.icc), ("xmp", metadata.xmp)):

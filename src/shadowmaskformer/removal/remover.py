@@ -243,8 +243,10 @@ class ShadowRemover:
         if is_tensor(image):
             return adapters.restore_tensor(image, restore)
         if isinstance(image, Image.Image):
-            limit = complete(options)["max_pixels"]
-            return adapters.restore_pillow(image, read_photo(image, max_pixels=limit), restore)
+            chosen = complete(options)
+            dropped = chosen["drop_metadata"]
+            photo = read_photo(image, max_pixels=chosen["max_pixels"], drop_metadata=dropped)
+            return adapters.restore_pillow(image, photo, restore, drop_metadata=dropped)
         if hasattr(image, "__array_interface__"):
             return adapters.restore_array(image, restore)
         raise ArrayError(f"image is a {type(image).__name__}", "give a path, bytes, Pillow image, array or tensor")

@@ -82,7 +82,11 @@ def available_memory() -> int | None:
     # A container's own limit (cgroup 2), where there is one.
     group = Path("/sys/fs/cgroup")
     with suppress(OSError, ValueError):
-        free = min(free, int((group / "memory.max").read_text()) - int((group / "memory.current").read_text()))
+        most, taken = (int((group / name).read_text()) for name in ("memory.max", "memory.current"))
+        # Files that were read are counted as taken, but make room when it is needed.
+        lines = (line.split() for line in (group / "memory.stat").read_text().splitlines())
+        files = sum(int(size) for name, size in lines if name == "inactive_file")
+        free = min(free, most - taken + files)
     return free
 
 

@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch")
 
 from engine.comparison import randomised  # noqa: E402
 from shadowmaskformer.benchmark.yardstick import Yardstick  # noqa: E402
-from shadowmaskformer.network.config import ModelConfig, variant  # noqa: E402
+from shadowmaskformer.network.config import VARIANTS, ModelConfig  # noqa: E402
 
 SMALL = ModelConfig(depths=(2, 2, 2, 1, 1))
 
@@ -36,4 +36,4 @@ def test_agrees_when_it_corrects_the_relit_picture() -> None:
 def test_holds_the_parameters_of_the_paper() -> None:
     # Table 1 of the paper: 2.28 M for the middle network. The release's figure, 2,283,936, counts 22
     # convolutions in attention blocks that it drops; with the branch on we hold the same number.
-    assert sum(p.numel() for p in Yardstick(variant("middle")).parameters()) == 2_283_936
+    assert sum(p.numel() for p in Yardstick(VARIANTS["middle"]).parameters()) == 2_283_936

@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch")
 
 from shadowmaskformer import engine  # noqa: E402
 from shadowmaskformer.engine import ops  # noqa: E402
-from shadowmaskformer.network.config import ModelConfig, variant  # noqa: E402
+from shadowmaskformer.network.config import VARIANTS, ModelConfig  # noqa: E402
 from shadowmaskformer.network.model import Block, ShadowMaskFormer  # noqa: E402
 
 pytestmark = pytest.mark.skipif(
@@ -175,7 +175,7 @@ def test_operators_pass_opcheck(index: int, attention_conv: bool) -> None:
 
 def test_whole_network_learns_the_same_with_the_engine() -> None:
     torch.manual_seed(0)
-    plain = ShadowMaskFormer(variant("nano"))
+    plain = ShadowMaskFormer(VARIANTS["nano"])
     native = copy.deepcopy(plain).use_native()
     photo, mask = torch.rand(2, 3, 26, 35), (torch.rand(2, 1, 26, 35) > 0.5).float()
     found, expected = (model(photo, mask) for model in (native, plain))

@@ -1,7 +1,8 @@
 import pytest
 
 from shadowmaskformer.errors import ConfigError
-from shadowmaskformer.network.config import VARIANTS, ModelConfig, variant
+from shadowmaskformer.network.config import VARIANTS, ModelConfig
+from shadowmaskformer.network.kinds import find_variant
 
 
 def test_attention_share_of_fourteen_blocks_starts_at_the_fourth():
@@ -59,4 +60,4 @@ def test_whole_numbers_may_stand_for_floats():
 
 def test_unknown_variant_names_the_known_ones():
     with pytest.raises(ConfigError, match="nano, small, middle, large"):
-        variant("huge")
+        find_variant("huge")

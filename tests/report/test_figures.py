@@ -12,7 +12,7 @@ import pytest
 pytest.importorskip("matplotlib")
 
 from shadowmaskformer.report import figures
-from shadowmaskformer.report.figures import Curve, Drawing, RunCurve, Strip, TrainingCurve
+from shadowmaskformer.report.figures import Curve, Drawing, Strip, TrainingCurve
 
 TIMES = np.linspace(0.5, 6, 7)
 
@@ -25,21 +25,12 @@ def training() -> None:
     )
 
 
-def one_run() -> None:
-    curves = [
-        RunCurve(group, region, 20 + TIMES, 9 - TIMES, (27.7, 5.1))
-        for group in ("unseen", "seen")
-        for region in ("S", "NS", "All")
-    ]
-    figures.run_curves((TIMES, 1 / TIMES), TIMES, curves)
-
-
 def mask_quality() -> None:
     words = ("S, here", "NS, here", "All, here", "S, paper (ISTD)", "NS, paper (ISTD)", "All, paper (ISTD)")
     figures.mask_quality([Curve(word, TIMES, 5 + TIMES, published="paper" in word) for word in words], "MAE")
 
 
-@pytest.mark.parametrize("draw", [training, one_run, mask_quality])
+@pytest.mark.parametrize("draw", [training, mask_quality])
 def test_curves_are_readable(draw: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     drawn: list[Any] = []
     monkeypatch.setattr(figures, "_png", lambda figure: (drawn.append(figure), Drawing(b"", "png", 1))[1])

@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from shadowmaskformer.benchmark.race import Result, Workload, run_workload
-from shadowmaskformer.errors import MissingExtraError, ShadowMaskFormerError
+from shadowmaskformer.errors import ConfigError, MissingExtraError, ShadowMaskFormerError
 from shadowmaskformer.network.config import ModelConfig
 from shadowmaskformer.removal.task import check_network
 from shadowmaskformer.runtimes import BACKENDS
@@ -73,11 +73,13 @@ def _random_network(variant: str) -> ShadowMaskFormer:
     """Return a network whose parameters are all random, biases too: fresh ones would hide differences."""
     import torch
 
-    from shadowmaskformer.network.config import variant as configuration
+    from shadowmaskformer.network.config import VARIANTS
     from shadowmaskformer.network.model import ShadowMaskFormer
 
+    if variant not in VARIANTS:
+        raise ConfigError(f"no variant {variant!r}", f"choose one of {', '.join(VARIANTS)}")
     torch.manual_seed(1)
-    network = ShadowMaskFormer(configuration(variant))
+    network = ShadowMaskFormer(VARIANTS[variant])
     with torch.no_grad():
         for parameter in network.parameters():
             parameter.add_(0.02 * torch.randn_like(parameter))

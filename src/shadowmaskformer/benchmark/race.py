@@ -20,6 +20,7 @@ from tempfile import TemporaryDirectory, TemporaryFile
 
 import numpy as np
 
+from shadowmaskformer import machine
 from shadowmaskformer.benchmark.worker import MATRIX_SIDE, Job
 from shadowmaskformer.errors import ShadowMaskFormerError
 from shadowmaskformer.network.config import ModelConfig
@@ -144,7 +145,7 @@ def run_workload(
     with TemporaryDirectory() as folder, contextlib.ExitStack() as processes:
         workers: dict[str, _Worker] = {}
         for name in names:
-            free, need = _free_bytes(), expected_bytes.get(name, 0)
+            free, need = machine.available_memory(), expected_bytes.get(name, 0)
             if free is not None and need > free:
                 result.skipped[name] = f"needs about {need / 1e9:.1f} GB, {free / 1e9:.1f} GB are free"
                 continue
@@ -171,14 +172,6 @@ def run_workload(
                 workers[name].turn("run")
         _compare(result, Path(folder))
     return result
-
-
-def _free_bytes() -> int | None:
-    """Memory that can be had without swapping; None where the system does not say."""
-    try:
-        return 1024 * int(Path("/proc/meminfo").read_text().split("MemAvailable:")[1].split()[0])
-    except (OSError, IndexError):
-        return None
 
 
 def _turns(names: Sequence[str], rounds: int) -> Iterator[str]:

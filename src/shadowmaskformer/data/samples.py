@@ -33,6 +33,7 @@ from shadowmaskformer.data.synthetic import paste_decoy
 from shadowmaskformer.errors import ConfigError, DatasetError, ImageReadError, OutputError
 from shadowmaskformer.files import write_atomically
 from shadowmaskformer.light import relight
+from shadowmaskformer.machine import usable_cores
 
 PICTURES, INDEX = "pictures.bin", "index.json"
 SIDE = 320
@@ -207,7 +208,7 @@ def _write_cache(
     skipped: list[str] = []
     unequal: list[str] = []
     cleans: dict[str, int] = {}
-    with (folder / PICTURES).open("wb") as file, ThreadPoolExecutor(os.cpu_count()) as pool:
+    with (folder / PICTURES).open("wb") as file, ThreadPoolExecutor(usable_cores()) as pool:
         for done, (triplet, decoded) in enumerate(_in_order(pool, triplets, rules), start=1):
             if isinstance(decoded, _Failure):
                 (unequal if decoded.unequal else skipped).append(f"{triplet.name}: {decoded.reason}")

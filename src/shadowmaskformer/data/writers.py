@@ -22,6 +22,7 @@ from shadowmaskformer.data.pictures import read_dataset_mask, read_rgb, resize
 from shadowmaskformer.data.synthetic import draw
 from shadowmaskformer.errors import DatasetError, ImageReadError, OutputError
 from shadowmaskformer.files import write_atomically
+from shadowmaskformer.machine import usable_cores
 
 Progress = Callable[[int, int], None]
 
@@ -242,7 +243,7 @@ def _in_portions(work: list[_Output]) -> Iterator[tuple[_Output, tuple[bytes, ..
         except ImageReadError as error:
             return str(error)
 
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
+    with ThreadPoolExecutor(usable_cores()) as pool:
         for start in range(0, len(work), 32):
             part = work[start : start + 32]
             yield from zip(part, pool.map(make, part), strict=True)

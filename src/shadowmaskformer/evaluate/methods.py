@@ -25,6 +25,7 @@ import shadowmaskformer
 from shadowmaskformer import data, metrics
 from shadowmaskformer.arrays import Levels, to_float
 from shadowmaskformer.data import derive
+from shadowmaskformer.detect.detector import WEIGHTS as DETECTOR
 from shadowmaskformer.errors import ConfigError, EvaluationError
 from shadowmaskformer.evaluate.as_used import MaskChange
 from shadowmaskformer.evaluate.protocols import ResultKind, as_float, as_uint8
@@ -296,15 +297,17 @@ class RemoverMethod:
 
 @functools.cache
 def removal_code() -> str:
-    """Return a hash of the code between a network's answer and the picture that a user gets.
+    """Return a hash of all that makes the picture a user gets, but for the network's own weights.
 
-    It is part of the name under which `as-used` rows are kept: they change when blending changes.
+    It is part of the name under which `as-used` rows are kept: they change when blending or the detector changes.
     """
     package = Path(shadowmaskformer.__file__).parent
+    rooms = ("detect", "engine", "light", "masks", "network", "photo", "removal", "runtimes")
+    files = [package / "arrays.py", weight_files.locate(DETECTOR)]
+    files += sorted(path for room in rooms for path in (package / room).rglob("*.py"))
     digest = hashlib.sha256()
-    for room in ("detect", "light", "masks", "removal", "runtimes"):
-        for path in sorted((package / room).rglob("*.py")):
-            digest.update(path.name.encode() + path.read_bytes())
+    for path in files:
+        digest.update(path.name.encode() + path.read_bytes())
     return digest.hexdigest()[:16]
 
 

@@ -37,7 +37,7 @@ from shadowmaskformer.evaluate.protocols import (
     region_key,
     size_key,
 )
-from shadowmaskformer.machine import BLAS_THREADS
+from shadowmaskformer.machine import BLAS_THREADS, usable_cores
 from shadowmaskformer.metrics import Regions
 
 _GROUPS = ("error", "psnr", "ssim", "weights")
@@ -162,7 +162,7 @@ def run(
     shown = protocols[0].result_kind if gallery is not None and protocols else None
     done, total = len(triplets) - len(todo), len(triplets)
     if workers is None:
-        workers = min(os.cpu_count() or 1, len(todo) // 8)
+        workers = min(usable_cores(), len(todo) // 8)
     if todo and (seconds := expected_s(todo, workers)) > 60:
         say(
             f"about {seconds / 60:.0f} minutes to go: {len(todo)} pictures, {len(methods)} methods, "
@@ -208,7 +208,7 @@ def expected_s(todo: Sequence[tuple[data.Triplet, list[tuple[ScoredMethod, Proto
         for _, side, _, _ in {(m.name, p.side, size_key(p), region_key(p)) for m, p in wanted}
     )
     networks_s = SECONDS_PER_NETWORK * len({(m.name, p.result_kind) for m, p in wanted if m.heavy})
-    cores = min(max(workers, 1), os.cpu_count() or 1)
+    cores = min(max(workers, 1), usable_cores())
     return len(todo) * max(networks_s, (networks_s + metrics_s) / cores)
 
 

@@ -159,14 +159,6 @@ DETECTORS: dict[str, DetectorConfig] = {"detector": DetectorConfig()}
 """The named sizes of the network that finds shadows."""
 
 
-def variant(name: str) -> ModelConfig:
-    """Return the configuration called `name`."""
-    try:
-        return VARIANTS[name]
-    except KeyError:
-        raise ConfigError(f"no variant {name!r}; choose one of {', '.join(VARIANTS)}") from None
-
-
 # --- values from files ------------------------------------------------------------------------------------------------
 
 

@@ -162,14 +162,14 @@ def extremes_table(evaluation: Evaluation, protocol: Protocol, count: int = 3) -
 
 
 def protocols_table(evaluation: Evaluation) -> Table:
-    """Return each method under each protocol: how much of a difference is the protocol's."""
+    """Return each method under each published protocol: how much of a difference is the protocol's."""
     columns = [Column("Method"), Column("Protocol"), Column("Error")]
     for title, digits in (("error", 2), ("PSNR", 2), ("SSIM", 3)):
         columns += [Column(region, group=title, digits=digits) for region in ("S", "NS", "All")]
     columns.append(Column("Used by"))
     rows: list[Row] = []
     for method in evaluation.methods:
-        for protocol in evaluation.protocols:
+        for protocol in (each for each in evaluation.protocols if not each.as_used):
             summary = evaluation.summary(method, protocol)
             numbers = [summary.value(m, r) for m in ("error", "psnr", "ssim") for r in ("shadow", "lit", "all")]
             rows.append(Row([evaluation.label(method), protocol.name, protocol.error_name, *numbers, protocol.used_by]))

@@ -56,7 +56,7 @@ def test_a_contender_that_fails_is_reported_and_the_others_go_on(tiny_weights: P
 
 def test_a_contender_that_would_not_fit_into_memory_is_not_started(tiny_weights: Path) -> None:
     pytest.importorskip("torch")
-    if race._free_bytes() is None:
+    if race.machine.available_memory() is None:
         pytest.skip("this system does not say how much memory is free")
     found = race.run_workload(
         Workload((8, 12)), {"torch": tiny_weights}, TINY, rounds=1, expected_bytes={"torch": 1e18}

@@ -151,4 +151,4 @@ def test_a_long_evaluation_says_so_first(pairs, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(runner, "SECONDS_PER_MEGAPIXEL", 1e6)
     words = command(pairs, tmp_path, "--mask-source", "derived", "--no-report", "--protocol", "all")
     assert main(words) == 0
-    assert "minutes to go: 3 pictures, 1 methods, " in capsys.readouterr().err
+    assert "min to go: 3 pictures, 1 methods, " in capsys.readouterr().err

@@ -49,6 +49,13 @@ def test_several_files_with_masks_from_a_folder(files: Path):
     assert not Path("in/b-no-shadow.png").exists()
 
 
+def test_a_batch_without_any_shadow_exits_4(files: Path):
+    for name in ("in/a.png", "in/b.png"):
+        Image.new("RGB", (90, 60), (200, 200, 190)).save(name)
+    assert remove("in") == 4
+    assert remove("in") == 0  # known by now
+
+
 def test_some_failed_exits_1_all_failed_3(files: Path, capsys: pytest.CaptureFixture[str]):
     Path("in/bad\n.jpg").write_text("text")
     assert remove("in", "--mask", "mask.png", "-o", "out") == 1

@@ -115,6 +115,11 @@ def test_correct_refuses_pictures_of_two_sizes(relighter: ShadowRemover):
         relighter.correct(np.zeros((64, 96, 3), np.float32), np.zeros((10, 96), np.float32))
 
 
+def test_correct_takes_arrays_alone(relighter: ShadowRemover):
+    with pytest.raises(ArrayError, match="photo is a str, mask a str; give float arrays"):
+        relighter.correct("photo.jpg", "mask.png")  # type: ignore[arg-type]
+
+
 def test_mask_of_no_known_kind_is_named(relighter: ShadowRemover, photo: np.ndarray):
     with pytest.raises(ArrayError, match="mask: is a list"):
         relighter.remove(photo, [[0, 1]])

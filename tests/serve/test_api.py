@@ -200,3 +200,11 @@ def test_no_worker_outlives_the_server(photo: np.ndarray, mask: np.ndarray):
         pid = server.workers[0].pid
         assert Path(f"/proc/{pid}").exists() or not Path("/proc/self").exists()
     wait_for(lambda: not Path(f"/proc/{pid}/cmdline").exists() or not Path(f"/proc/{pid}/cmdline").read_bytes())
+
+
+def test_a_file_sent_as_a_text_is_told_how_to_send_it(server: Server):
+    answer = requests.post(f"{server.url}/v1/remove", files={"photo": (None, "beach.jpg")})
+    assert answer.status_code == 422
+    assert message(answer) == "'photo' came as a field; send it as a file; with curl: -F photo=@FILE"
+    answer = requests.post(f"{server.url}/v1/remove", files={"photo": DEMO["photo"], "strength": DEMO["mask"]})
+    assert message(answer) == "'strength' came as a file; send it as a text; with curl: -F strength=VALUE"

@@ -42,6 +42,7 @@ class Finder(UNetwork):
 
 class Finding:
     bare = True
+    relit = False
     curves: Mapping[str, Sequence[ScoreCurve]] = {"agreement": [ScoreCurve("agreement", "all")]}
 
     def __init__(self, config: TrainConfig) -> None: ...

@@ -29,7 +29,7 @@ def is_meant(args: argparse.Namespace) -> bool:
 
 def run(args: argparse.Namespace) -> int:
     from shadowmaskformer.batch import remove_many
-    from shadowmaskformer.errors import ConfigError, NoShadowError
+    from shadowmaskformer.errors import ConfigError, NoShadowError, ShadowMaskFormerError
     from shadowmaskformer.removal.options import Options
 
     if "-" in (*args.photos, args.output, args.mask):
@@ -76,7 +76,9 @@ def run(args: argparse.Namespace) -> int:
         return EXIT_INTERRUPTED
     if not counts["failed"] + counts["left"]:
         return EXIT_OK
-    return EXIT_SOME_FAILED if counts["done"] + counts["skipped"] else 3
+    if counts["done"] + counts["skipped"]:
+        return EXIT_SOME_FAILED
+    return NoShadowError.exit_code if bare["failed"] == counts.total() else ShadowMaskFormerError.exit_code
 
 
 class _Show:

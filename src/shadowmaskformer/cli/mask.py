@@ -52,7 +52,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_hints(parser)
     parser.add_argument("--mask", help="a rough mask, to be widened to the shadow's edge")
     how = parser.add_argument_group("how")
-    how.add_argument("--weights", help="shipped name, folder, hf:owner/name or exported file (default: detector)")
+    how.add_argument("--weights", help="shipped name, folder, hf:owner/name, .onnx or .xml file (default: detector)")
     how.add_argument("--runtime", choices=tuple(BACKENDS), help="default: native, the fastest on a CPU")
     how.add_argument("--device", help="cpu, cuda, mps (default: cpu; others run on PyTorch)")
     how.add_argument("--threads", type=int, help="CPU threads (default: all)")

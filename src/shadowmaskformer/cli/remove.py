@@ -1,10 +1,11 @@
 """Remove shadows from photographs: those that a mask marks, or those that are found.
 
-The result keeps the photo's size, format, bit depth and metadata, and every pixel outside the mask and its soft
-border. The mask is any picture of the photo's shape, white where the shadow is: paint over the shadow in any
-program that has a brush, on a black copy or a transparent layer, and save it as PNG.
+The result keeps the photo's size, format, bit depth and metadata. Changes end where the shadow's soft edge does, which
+may lie a few percent of the width outside the mask; --exact-mask --feather 0 changes nothing outside it. The mask is
+any picture of the photo's shape, white where the shadow is: paint over the shadow in any program that has a brush, on a
+black copy or a transparent layer, and save it as PNG.
 
-A mask that is too small is widened to the shadow's edge; --exact-mask keeps it. Without a mask the shadows are found;
+A mask that misses much of the shadow is widened to its edge; --exact-mask keeps it. Without a mask, shadows are found;
 `shadowmaskformer mask` shows which, and explains hints.
 
 Several photos or folders are a batch: all cores work, a photo that fails does not stop the others, and the same command
@@ -28,8 +29,8 @@ examples:
   shadowmaskformer remove s3://bucket/photos -o s3://bucket/results --engine ray --address auto
       on a Ray cluster
 
-exit codes: 0 all done; 1 some photos failed; 2 wrong usage, nothing touched; 3 nothing could be done;
-4 no shadow found; 130 interrupted
+exit codes: 0 all done or skipped; 1 some photos failed or had no shadow; 2 wrong usage, nothing touched; 3 nothing
+could be done; 4 no shadow found in any photo; 130 interrupted
 """
 
 from __future__ import annotations
@@ -94,7 +95,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     how = parser.add_argument_group("how")
     how.add_argument("--method", choices=("network", "relight"), default="network",
                      help="relight uses no network; it measures the light along the shadow's edge")  # fmt: skip
-    how.add_argument("--weights", help="shipped name, folder, hf:owner/name or exported file (default: default)")
+    how.add_argument("--weights", help="shipped name, folder, hf:owner/name, .onnx or .xml file (default: default)")
     how.add_argument(
         "--runtime",
         choices=tuple(BACKENDS),

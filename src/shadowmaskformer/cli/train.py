@@ -26,7 +26,7 @@ HELP = "train a network on pairs of photos with and without shadow"
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--data", type=Path, metavar="DIR", help="the data set's folder (see `data check`)")
-    parser.add_argument("--recipe", metavar="NAME", help="paper, cpu, or a .toml file (default: cpu)")
+    parser.add_argument("--recipe", metavar="NAME", help="paper, cpu, photo, detector, or a .toml file (default: cpu)")
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="RUN", help="the run's folder")
     parser.add_argument(
         "--hours",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import hashlib
+import math
 import multiprocessing
 import os
 import re
@@ -165,7 +166,7 @@ def run(
         workers = min(usable_cores(), len(todo) // 8)
     if todo and (seconds := expected_s(todo, workers)) > 60:
         say(
-            f"about {seconds / 60:.0f} minutes to go: {len(todo)} pictures, {len(methods)} methods, "
+            f"about {math.ceil(seconds / 60)} min to go: {len(todo)} pictures, {len(methods)} methods, "
             f"{len(protocols)} protocols"
         )
     progress(done, total)

@@ -314,7 +314,8 @@ def describe(mask: Mask, photo: NDArray[np.float32], *, name: str = "") -> list[
     if _is_the_photo(mask, photo):
         raise MaskError(f"{where}the mask is the photo itself, a picture, not a mask", "give white (shadow) on black")
     if mask.min() > 0.5:
-        return [f"{where}the mask covers the whole photo, so there is no lit area to compare with"]
+        line = f"{where}the mask covers the whole photo, so there is no lit area to compare with"
+        return [Notice(line, "leave lit ground out of the mask")]
     if looks_inverted(mask, photo):
         line = f"{where}the mask looks inverted: it marks the brighter side of its border"
         return [Notice(line, "if it is, use {invert_mask=True}")]

@@ -139,6 +139,8 @@ class ShadowRemover:
         Returns:
             `correct(photo, mask).apply(photo)` is the restored picture, not clamped and not composited.
         """
+        if not all(hasattr(each, "ndim") for each in (photo, mask)):
+            raise ArrayError(f"photo is a {type(photo).__name__}, mask a {type(mask).__name__}", "give float arrays")
         if photo.ndim != 3 or photo.shape != (*mask.shape, 3):
             raise ArrayError(f"photo is {photo.shape}, mask is {mask.shape}; give (H, W, 3) and (H, W) of one size")
         height, width = mask.shape
@@ -364,7 +366,8 @@ class ShadowRemover:
                 raise NoShadowError(f"{photo.name}: no shadow found", "paint a {mask}, or say where it is with {hints}")
             if marked is None or hints or detection.note:
                 marked = detection.mask
-            notes += [Notice(detection.note, "{exact_mask=True} keeps it")] if detection.note else []
+            if detection.note:
+                notes.append(Notice(f"{photo.name}: {detection.note}", "{exact_mask=True} keeps it"))
         if grow_px := chosen["grow_px"]:
             marked = resized(marked, photo.height, photo.width)
             marked = masks.grow(marked, grow_px) if grow_px > 0 else masks.shrink(marked, -grow_px)

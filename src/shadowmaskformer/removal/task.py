@@ -39,7 +39,8 @@ def check_network(config: NetworkConfig) -> ModelConfig:
     """Return `config`; raise WeightsError unless it is that of a network that removes shadows."""
     if not isinstance(config, ModelConfig):
         raise WeightsError(
-            f"these weights are a network of the kind {config.kind!r}", "removing shadows needs a shadowmaskformer"
+            f"these weights are a network of the kind {config.kind!r}",
+            "use `default` or `srd`",
         )
     return config
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import logging
 import socket
+from contextlib import suppress
 from typing import Any
 
 import uvicorn
@@ -87,6 +88,19 @@ class Server(uvicorn.Server):
         host, port = self.address
         name = "localhost" if host in ("0.0.0.0", "::", *LOOPBACK) else f"[{host}]" if ":" in host else host
         return f"http://{name}:{port}"
+
+    @property
+    def url_for_others(self) -> str | None:
+        """Where the page is, from other computers; None if they cannot reach it or the address is not known."""
+        host, port = self.address
+        if host in LOOPBACK:
+            return None
+        if host not in ("0.0.0.0", "::"):
+            return self.url
+        with suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as way:
+            way.connect(("192.0.2.1", 9))  # sends nothing: the system only chooses the address to send from
+            return f"http://{way.getsockname()[0]}:{port}"
+        return None
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Answer what is open, then stop."""

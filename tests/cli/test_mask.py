@@ -106,5 +106,5 @@ def test_what_a_user_painted_is_never_overwritten(demo: Path, option: str, capsy
     Image.new("L", (320, 240), 255).save(painted)
     before = painted.read_bytes()
     assert main(["mask", str(demo), option, str(painted), "--overwrite"]) != 0
-    assert len(capsys.readouterr().err.splitlines()) == 1
+    assert "the output is the input" in capsys.readouterr().err
     assert painted.read_bytes() == before

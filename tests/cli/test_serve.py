@@ -87,3 +87,10 @@ def test_without_the_extra_its_name_is_said(tmp_path: Path):
     assert done.returncode == 3
     assert "shadowmaskformer[serve]" in done.stderr
     assert len(done.stderr.splitlines()) == 1
+
+
+def test_it_says_where_a_phone_finds_it():
+    with serving("--no-browser", "--host", "0.0.0.0", "--token", "abc") as (process, _):
+        found = re.search(r"(http://[\d.]+:\d+)/#token=abc", process.stdout.readline())
+        assert found is not None
+        assert requests.get(f"{found[1]}/healthz", timeout=10).json() == {"status": "ok"}

@@ -48,9 +48,11 @@ class Gate:
 
     def __init__(self) -> None:
         self.open, self.killed, self.busy = threading.Event(), threading.Event(), threading.Event()
+        self.taken = 0
 
     def watch(self, heard: Callable[[float], None], function: Callable[..., Any], *arguments: Any) -> Any:
         heard(0.25)
+        self.taken += 1
         self.busy.set()
         try:
             while not self.open.wait(0.01):

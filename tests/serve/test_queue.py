@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import threading
 from typing import Any
@@ -10,7 +11,10 @@ import numpy as np
 import pytest
 import requests
 
-from serve.running import Gate, gated, message, photo_parts, wait_for
+from serve.running import Gate, gated, message, photo_parts, running, wait_for
+from shadowmaskformer.serve.limits import Limits
+from shadowmaskformer.serve.metrics import Metrics
+from shadowmaskformer.serve.queue import Job, Queue
 from shadowmaskformer.serve.server import Server
 
 
@@ -116,15 +120,17 @@ def test_results_that_wait_have_a_limit(monkeypatch: Any, parts: dict[str, Any])
 
 
 def test_a_full_store_of_results_ends_no_job_that_has_none_yet(monkeypatch: Any, parts: dict[str, Any]):
-    with gated(monkeypatch, kept_bytes=6) as (server, gate):
-        first = [start(server, parts).json()["id"] for _ in range(2)]
-        last = start(server, parts).json()["id"]
-        for _ in first:
-            wait_for(gate.busy.is_set)
-            gate.open.set()
-            wait_for(lambda: not gate.busy.is_set() or gate.open.is_set())
-        wait_for(lambda: state(server, last) == "done")
-        assert requests.get(f"{server.url}/v1/jobs/{last}/result").content == b"done"
+    gates = [Gate(), Gate()]
+    unused = iter(gates)
+    monkeypatch.setattr("shadowmaskformer.serve.server.Worker", lambda **_: next(unused))
+    with running(workers=2, limits=Limits(kept_bytes=2)) as server:
+        slow = start(server, parts).json()["id"]
+        wait_for(lambda: any(gate.busy.is_set() for gate in gates))
+        free = next(gate for gate in gates if not gate.busy.is_set())
+        free.open.set()
+        done = start(server, parts).json()["id"]
+        wait_for(lambda: requests.get(f"{server.url}/v1/jobs/{done}").status_code == 404)
+        assert state(server, slow) == "running"
 
 
 def test_stopping_answers_what_is_open(monkeypatch: Any, parts: dict[str, Any]):
@@ -141,6 +147,26 @@ def test_stopping_answers_what_is_open(monkeypatch: Any, parts: dict[str, Any]):
     for ask in asking:
         ask.join(10)
     assert [answer.status_code for answer in answers] == [503, 503]
+
+
+def test_what_waits_when_it_stops_is_never_begun():
+    async def stopped() -> list[str]:
+        queue = Queue([gate], Limits(), Metrics())  # type: ignore[list-item]
+        jobs = [Job("remove", "somebody", lambda *_: None, (), 1) for _ in range(2)]  # type: ignore[arg-type, return-value]
+        await queue.start()
+        for job in jobs:
+            await queue.submit(job)
+        while not gate.busy.is_set():
+            await asyncio.sleep(0.01)
+        queue.drop()
+        gate.open.set()
+        await asyncio.sleep(0.2)
+        await queue.stop()
+        return [job.state for job in jobs]
+
+    gate = Gate()
+    assert asyncio.run(stopped()) == ["failed", "failed"]
+    assert gate.taken == 1
 
 
 def test_a_mistake_in_a_task_is_no_secret_and_no_end(monkeypatch: Any, parts: dict[str, Any]):

@@ -11,9 +11,8 @@ from shadowmaskformer.batch.places import Place, join, place_of, split
 from shadowmaskformer.errors import ConfigError
 from shadowmaskformer.files import shown
 from shadowmaskformer.photo import endings
-from shadowmaskformer.removal.job import default_output
+from shadowmaskformer.removal.job import RESULT, default_output
 
-RESULT = "-no-shadow"
 _RESULTS = (RESULT, f"{RESULT}-compare", "-mask-overlay")
 _MASKS = ("-mask", "_mask")
 

@@ -2,9 +2,8 @@
 
 The file takes photos of any height, width and batch, and carries the network's configuration. Before it is left
 where you asked for it, it is compared with the network on pieces of a photograph; if any differs by more than
-1e-5 (openvino: 1e-4) there is no file. The torch file wants at least 5 pixels a side and is
-for your own programs; `remove` runs the other two. OpenVINO writes its weights
-beside the .xml, ending in .bin: keep both together.
+1e-5 (openvino: 1e-4) there is no file. The torch file wants at least 5 pixels a side and is for your own programs;
+`remove` runs the other two. OpenVINO writes its weights beside the .xml, ending in .bin: keep both together.
 
 examples:
   shadowmaskformer export --to onnx -o model.onnx

@@ -49,8 +49,8 @@ def run(args: argparse.Namespace) -> int:
     secret = f"#token={args.token}" if args.token else ""
     page = f"{server.url}/{secret}"
     print(f"shadowmaskformer is at {page}  (Ctrl-C ends it)", flush=True)
-    if server.url_for_others not in (None, server.url):
-        print(f"from other computers and phones: {server.url_for_others}/{secret}", flush=True)
+    if others := server.url_for_others:
+        print(f"from other computers and phones: {others}/{secret}", flush=True)
     if not args.no_browser:
         threading.Timer(0.5, webbrowser.open, (page,)).start()
     with contextlib.suppress(KeyboardInterrupt):  # the usual end

@@ -30,6 +30,9 @@ from shadowmaskformer.photo import (
 )
 from shadowmaskformer.removal.options import Options, complete
 
+RESULT = "-no-shadow"
+"""What the name of a result ends in by default."""
+
 _COMPARE_HEIGHT, _COMPARE_WIDTH = 720, 20_000  # pixels of one picture of three
 
 
@@ -157,7 +160,7 @@ def default_output(source: Path, format: str | None = None) -> Path:
     ending = ".png" if source.suffix.lower() == ".gif" else source.suffix
     if format:
         ending = "." + format.lower().removeprefix(".")
-    return source.with_name(f"{source.stem}-no-shadow{ending}")
+    return source.with_name(f"{source.stem}{RESULT}{ending}")
 
 
 def output_path(source: Path | None, output: str | Path | None, format: str | None = None) -> Path:

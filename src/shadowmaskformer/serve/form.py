@@ -88,8 +88,9 @@ async def read_form(request: Request, limits: Limits, *, only_photo: bool = Fals
         for name, value in form.multi_items():
             kind, wanted = ("file", files) if isinstance(value, UploadFile) else ("field", fields)
             if name in (files if kind == "field" else fields):
-                other = "a file; with curl: -F {}=@FILE" if kind == "field" else "a text; with curl: -F {}=VALUE"
-                raise RequestError(f"{name!r} came as a {kind}", f"send it as {other.format(name)}", status=422)
+                other, value = ("file", "@FILE") if kind == "field" else ("text", "VALUE")
+                remedy = f"send it as a {other}; with curl: -F {name}={value}"
+                raise RequestError(f"{name!r} came as a {kind}", remedy, status=422)
             if name not in wanted:
                 remedy = f"the {kind}s are {', '.join(wanted)}"
                 raise RequestError(f"{name!r} is no {kind} of this form", remedy, status=422)

@@ -91,12 +91,10 @@ class Server(uvicorn.Server):
 
     @property
     def url_for_others(self) -> str | None:
-        """Where the page is, from other computers; None if they cannot reach it or the address is not known."""
+        """Where the page is, from other computers, if it listens on all addresses of this one; None if not."""
         host, port = self.address
-        if host in LOOPBACK:
-            return None
         if host not in ("0.0.0.0", "::"):
-            return self.url
+            return None
         with suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as way:
             way.connect(("192.0.2.1", 9))  # sends nothing: the system only chooses the address to send from
             return f"http://{way.getsockname()[0]}:{port}"

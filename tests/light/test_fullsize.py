@@ -72,6 +72,18 @@ def test_where_no_thread_can_be_started_it_goes_on_with_one(
         found.apply(photo, threads=2)
 
 
+def test_a_shadow_at_the_frame_is_relit_up_to_the_last_pixel():
+    photo = np.full((48, 64, 3), 0.8, np.float32)
+    mask = np.zeros((48, 64), np.float32)
+    mask[:20, :30] = mask[30:, 40:] = 1
+    photo[mask > 0] = 0.3
+    light = measure(photo, mask)
+    large = photo.repeat(5, axis=0).repeat(5, axis=1)
+    result = Restoration((48, 64), light).apply(large)
+    for inner, corner in ((result[40, 40], result[:3, :3]), (result[-20, -20], result[-3:, -3:])):
+        assert np.abs(corner - inner).max() < 0.02
+
+
 def test_nothing_found_changes_nothing():
     photo = np.full((4, 6, 3), 0.5, np.float32)
     assert np.array_equal(Restoration((2, 3)).apply(photo, np.ones((2, 3), np.float32)), photo)

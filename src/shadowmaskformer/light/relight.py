@@ -151,8 +151,11 @@ class Light:
             columns: the same for its M columns.
         """
         inside: list[slice] = []
-        for places, each in zip((rows, columns), self.box, strict=True):
-            found = np.flatnonzero((places >= each.start) & (places <= each.stop - 1))
+        for places, each, length in zip((rows, columns), self.box, self.size, strict=True):
+            # A larger picture's outermost pixels lie beyond the middles of the measured ones.
+            first = each.start if each.start > 0 else -np.inf
+            last = each.stop - 1 if each.stop < length else np.inf
+            found = np.flatnonzero((places >= first) & (places <= last))
             inside.append(slice(int(found[0]), int(found[-1]) + 1) if found.size else slice(0, 0))
         part = tuple(inside)
         rows, columns = rows[part[0]] - self.box[0].start, columns[part[1]] - self.box[1].start
@@ -309,7 +312,7 @@ def _rising(fallen: np.ndarray, full: np.ndarray, usual: np.ndarray, trust: floa
 
 
 def _edge_astray(profile: np.ndarray, grid: _Grid) -> float:
-    """Return how many pixels too far out the mask's edge lies, beyond what the bands stand anyway.
+    """Return how many pixels too far out the mask's edge lies, beyond what the bands tolerate.
 
     A mask a little too wide does no harm, and moving its edge would bring the bands nearer to the penumbra; one too
     narrow leaves shadow in the lit band.

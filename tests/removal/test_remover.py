@@ -369,6 +369,7 @@ def test_large_photos_are_corrected_at_the_working_size(tiny_weights: Path, phot
 def test_raw_output_covers_the_whole_picture(remover: ShadowRemover, photo: np.ndarray, mask: np.ndarray):
     raw = remover.remove(photo, mask, raw=True)
     assert not np.array_equal(raw[0], photo[0])
+    assert np.array_equal(remover.remove(photo, mask, raw=True, strength=0), photo)
 
 
 def test_threads_share_one_remover(remover: ShadowRemover, photo: np.ndarray, mask: np.ndarray):
@@ -419,6 +420,9 @@ def test_output_and_overwrite_in_python(relighter: ShadowRemover, photo: np.ndar
     assert relighter.remove(png(photo), mask, output=tmp_path, format="jpeg").name == "photo-no-shadow.jpeg"
     with pytest.raises(ConfigError, match="ndarray"):
         relighter.remove(photo, mask, output=target)
+    Image.fromarray(mask).save(tmp_path / "mask.png")
+    with pytest.raises(OutputError, match=r"mask\.png: the output is the input"):
+        relighter.remove(png(photo), tmp_path / "mask.png", output=tmp_path / "mask.png", overwrite=True)
 
 
 def test_options_of_the_command_work_in_python(relighter: ShadowRemover, photo: np.ndarray, mask: np.ndarray):
@@ -427,7 +431,7 @@ def test_options_of_the_command_work_in_python(relighter: ShadowRemover, photo: 
     assert Image.open(io.BytesIO(relighter.remove(png(photo), mask, format="jpeg", quality=50))).format == "JPEG"
 
 
-@pytest.mark.parametrize("options", [{"grow_px": "3"}, {"feather_px": float("nan")}, {"colour": 1}, {"quality": 0}])
+@pytest.mark.parametrize("options", [{"grow_px": "3"}, {"feather_px": float("nan")}, {"colour": 1}, {"quality": 0}, {"max_pixels": None}])
 def test_wrong_options_are_named(relighter: ShadowRemover, photo: np.ndarray, mask: np.ndarray, options: dict):
     with pytest.raises(ConfigError, match=next(iter(options))):
         relighter.remove(photo, mask, **options)
@@ -546,6 +550,33 @@ def test_a_large_photo_is_relit_at_its_own_resolution(photo: np.ndarray, mask: n
     difference = np.abs(small.remove(big, big_mask).astype(float) - full.remove(big, big_mask))
     assert difference.mean() < 2
     assert np.array_equal(small.remove(big, big_mask)[:8], big[:8])
+
+
+def test_an_exact_mask_without_feather_is_exact_in_a_large_photo(photo: np.ndarray, mask: np.ndarray):
+    relighter = ShadowRemover(method="relight")
+    relighter.working_pixels = 16 * 24
+    large, marked = (each.repeat(3, axis=0).repeat(3, axis=1) for each in (photo, mask))
+    result = relighter.remove(large, marked, exact_mask=True, feather_px=0)
+    assert np.array_equal(result[marked == 0], large[marked == 0])
+    assert (result[marked > 0] != large[marked > 0]).any()
+
+
+def test_a_mask_too_thin_for_a_large_photo_is_named(photo: np.ndarray):
+    relighter = ShadowRemover(method="relight")
+    relighter.working_pixels = 16 * 24
+    large = Photo(photo.repeat(4, axis=0).repeat(4, axis=1))
+    line = np.zeros((large.height, large.width), np.uint8)
+    line[40, 30:90] = 255
+    (warning,) = relighter.remove_from_photo(large, line, exact_mask=True).warnings
+    assert "too thin" in warning
+
+
+def test_what_was_found_can_be_read_before_it_is_applied(
+    relighter: ShadowRemover, photo: np.ndarray, mask: np.ndarray
+):
+    found = relighter.find_in_photo(Photo(photo), mask, exact_mask=True)
+    assert found.correction is not None
+    assert Removal(**vars(found), after=found.before).correction is not None
 
 
 def test_a_mask_too_small_leaves_no_dark_rim(relighter: ShadowRemover):

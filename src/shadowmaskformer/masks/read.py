@@ -313,6 +313,9 @@ def describe(mask: Mask, photo: NDArray[np.float32], *, name: str = "") -> list[
         return [f"{where}the mask is empty, so the photo is not changed"]
     if _is_the_photo(mask, photo):
         raise MaskError(f"{where}the mask is the photo itself, a picture, not a mask", "give white (shadow) on black")
+    if not (mask > 0.5).any():
+        line = f"{where}the mask is too thin to measure the light beside it, so the photo hardly changes"
+        return [Notice(line, "enlarge it with {grow_px=5}")]
     if mask.min() > 0.5:
         line = f"{where}the mask covers the whole photo, so there is no lit area to compare with"
         return [Notice(line, "leave lit ground out of the mask")]

@@ -4,7 +4,6 @@
 # `complete` fills in every option.
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -45,7 +44,7 @@ class Finding:
         mask: the mask that was used, [0, 1]: (H, W) if it was given, the size of a reduced copy if it was found.
         detection: what the detector found, or made of the given mask; None when it was not asked.
         warnings: one line each, for the user.
-        weight: how much of the correction each pixel takes at full strength, on the reduced copy; None if the
+        weight: how much of the correction each pixel takes at full strength, (h, w) of any size; None if the
             correction is not pasted into the photo.
         restoration: how the light must change; None when the mask was empty.
         reduced: the copy of the photo, (h, w, 3), on which that was found.
@@ -59,7 +58,7 @@ class Finding:
     restoration: Restoration | None = None
     reduced: Floats | None = None
 
-    @functools.cached_property
+    @property
     def correction(self) -> Correction | None:
         """How the light must change, on a reduced copy of the photo; None when the mask was empty."""
         if self.restoration is None or self.reduced is None:

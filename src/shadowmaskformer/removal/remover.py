@@ -43,7 +43,7 @@ METHODS: tuple[Method, ...] = ("network", "relight")
 WORKING_PIXELS = 640 * 480
 """Larger photos are corrected on a copy reduced to about this size."""
 RELIT_PIXELS = 1024 * 1024
-"""The same for the floor, and for networks that look at a smaller copy anyway: only the relit photo costs more."""
+"""The same for the floor, and for networks that look at a smaller copy anyway, so that their cost does not grow."""
 
 ImageT = TypeVar("ImageT")
 Reduce = Callable[[int, int], Floats]
@@ -266,7 +266,8 @@ class ShadowRemover:
         source = Path(local_path(image)) if path else None
         target = output_path(source, output, options.get("format")) if path or output is not None else None
         if target:
-            check_output(target, [source] if source else [], overwrite=overwrite)
+            inputs = [local_path(each) for each in (image, mask) if isinstance(each, str | os.PathLike)]
+            check_output(target, inputs, overwrite=overwrite)
         result = self.remove_file(image, mask, name=str(target) if target else None, hints=hints, **options)
         _log(name_of(image), result.warnings)
         if target is None:
@@ -333,8 +334,11 @@ class ShadowRemover:
             if not marked.any():
                 return Finding(photo, marked, detection, warnings)
             found = self.find(small, reduced_mask)
-            weight = None
-            if not chosen["raw"]:
+            if chosen["raw"]:
+                weight = None
+            elif chosen["feather_px"] == 0:
+                weight = marked  # as it was given: reduced and enlarged again, its border would be soft
+            else:
                 weight = _blend_weight(found, reduced_mask, photo.pixels.shape[:2], chosen["feather_px"])
             return Finding(photo, marked, detection, warnings, weight, found, small)
         except MemoryError as error:
@@ -391,6 +395,8 @@ class ShadowRemover:
         weight, mask, strength = found.weight, None, np.float32(chosen["strength"])
         if weight is not None:
             weight, mask = weight * strength, found.mask if strength == 1 else found.mask * strength
+        elif strength < 1:
+            weight = np.full((1, 1), strength, np.float32)
         threads = self._arguments["threads"] or usable_cores()
         pixels = found.restoration.apply(photo.pixels, weight, mask, threads=threads, progress=restoring)
         progress(_RESTORED)

@@ -80,10 +80,11 @@ def correction(
     """
     read = _read(photo, options)
     found = remover.find_in_photo(read, _mask(mask), hints=hints, **options)
-    if found.correction is None:
+    whole = found.correction
+    if whole is None:
         raise MaskError("the mask is empty", "paint over the shadow")
     height, width = fit_pixels(read.height, read.width, CORRECTION_PIXELS)
-    small = found.correction.resized(height, width)
+    small = whole.resized(height, width)
     used = average_down(found.mask, height, width)
     weight = np.ones_like(used) if found.weight is None else average_down(found.weight, height, width)
     planes = np.dstack((small.gain, used, small.offset, weight)).astype("<f2")

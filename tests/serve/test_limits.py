@@ -12,7 +12,7 @@ import pytest
 import requests
 
 from pictures import encoded
-from serve.running import message, photo_parts, raw, running
+from serve.running import message, photo_parts, raw, running, wait_for
 from shadowmaskformer.errors import ConfigError
 from shadowmaskformer.serve.limits import HEADERS, Limits
 from shadowmaskformer.serve.server import Server
@@ -218,3 +218,18 @@ def test_bodies_together_have_a_limit(photo: np.ndarray):
         answer = requests.post(f"{server.url}/v1/remove", files=photo_parts(photo))
     assert answer.status_code == 503
     assert int(answer.headers["retry-after"]) > 0
+
+
+def test_a_client_that_leaves_in_the_middle_of_its_upload_is_no_fault_of_the_server():
+    start = (
+        b"POST /v1/remove HTTP/1.1\r\nHost: localhost\r\nContent-Type: multipart/form-data; boundary=x\r\n"
+        b'Content-Length: 9000\r\n\r\n--x\r\nContent-Disposition: form-data; name="photo"; filename="a.png"\r\n\r\n'
+    )
+    with running() as server:
+        with socket.create_connection(server.address, timeout=10) as connection:
+            connection.sendall(start)
+            time.sleep(0.2)
+        wait_for(lambda: "/v1/remove" in requests.get(f"{server.url}/metrics").text)
+        figures = requests.get(f"{server.url}/metrics").text
+    assert 'status="400"' in figures
+    assert 'status="500"' not in figures

@@ -32,7 +32,8 @@ def state(server: Server, id: str) -> str:
 
 
 def test_a_client_over_its_share_and_a_full_queue_are_told_when_to_come_back(monkeypatch: Any, parts: dict[str, Any]):
-    for limits, status in (({"share": 2}, 429), ({"waiting": 1}, 503)):
+    size = sum(len(part[1]) for part in parts.values())
+    for limits, status in (({"share": 2}, 429), ({"waiting": 1}, 503), ({"held_bytes": 5 * size // 2}, 503)):
         with gated(monkeypatch, **limits) as (server, gate):
             first = start(server, parts)
             assert first.status_code == 202

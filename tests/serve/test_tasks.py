@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import io
+
 import numpy as np
 import pytest
+from PIL import Image
+from PIL.PngImagePlugin import PngInfo
 
 from pictures import encoded
 from shadowmaskformer.light.fullsize import Restoration
@@ -19,3 +23,20 @@ def test_a_correction_is_found_and_not_applied(photo: np.ndarray, mask: np.ndarr
         planes = np.frombuffer(answer.data, "<f2").reshape(32, 48, 8)
         assert planes[16, 24, :3].min() > 1.2  # in the midst of the shadow
         assert planes[0, 0, 7] == raw
+
+
+def test_metadata_that_would_be_refused_does_not_matter(photo: np.ndarray):
+    text = PngInfo()
+    text.add_text("Comment", "x" * 2_000_000)
+    file = io.BytesIO()
+    Image.fromarray(photo).save(file, "PNG", pnginfo=text)
+    answer = tasks.preview(ShadowRemover(method="relight", threads=1), file.getvalue(), None, (), {})
+    assert (answer.facts["width"], answer.facts["height"]) == (48, 32)
+
+
+def test_an_exact_mask_stays_as_it_is(photo: np.ndarray, mask: np.ndarray):
+    remover = ShadowRemover(method="relight", threads=1)
+    small = mask.copy()
+    small[:, :24] = 0
+    answer = tasks.find_mask(remover, encoded(photo), encoded(small), (), {"exact_mask": True})
+    assert np.array_equal(np.asarray(Image.open(io.BytesIO(answer.data))), small)

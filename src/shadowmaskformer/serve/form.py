@@ -9,7 +9,7 @@ from typing import Annotated, Any, get_type_hints
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from starlette.datastructures import UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 
 from shadowmaskformer.detect.hints import Hint
 from shadowmaskformer.errors import ConfigError, RequestError
@@ -80,6 +80,8 @@ async def read_form(request: Request, limits: Limits, *, only_photo: bool = Fals
     )
     try:
         form = await parser.parse()
+    except ClientDisconnect as error:
+        raise RequestError("the client left before the form was whole", status=400) from error
     except (MultiPartException, ValueError) as error:
         raise RequestError(f"the form is malformed ({error})", status=400) from error
     texts: dict[str, str] = {}

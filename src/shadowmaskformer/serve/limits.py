@@ -40,7 +40,7 @@ class Limits:
 
     Attributes:
         body_bytes: of one request.
-        held_bytes: of all request bodies at one time.
+        held_bytes: of all request bodies at one time, and of all photos whose jobs outlive their request.
         pixels: of a photo or a mask.
         field_bytes: of one field that is not a file.
         header_bytes: of the request line and all headers.

@@ -37,7 +37,7 @@ class Job:
         client: who asked for it.
         function: what a worker runs, `function(remover, *arguments)`.
         arguments: of the function.
-        size: bytes that came in, from which the time that others must wait is estimated.
+        size: bytes that came in: what it holds in memory, and a measure of the time that it takes.
         kept: the result waits to be fetched; otherwise the request that asked for it is still open.
     """
 
@@ -133,6 +133,9 @@ class Queue:
             )
         if len(self._waiting) >= self._limits.waiting:
             raise RequestError("the queue is full", "try again", status=503, retry_after=later)
+        held = sum(other.size for other in [*self._waiting, *self._running] if other.kept)
+        if job.kept and held + job.size > self._limits.held_bytes:
+            raise RequestError("the queue holds too much", "try again", status=503, retry_after=later)
         job.expected_s = max(0.2, self._pace.get(job.task, _GUESS_S / 1e6) * job.size)
         self._waiting.append(job)
         if job.kept:

@@ -63,7 +63,7 @@ def find_mask(
             invert_mask=chosen["invert_mask"],
             max_pixels=chosen["max_pixels"],
         )
-    found = remover.detector.detect_in_photo(read, hints=hints, mask=marked)
+    found = remover.detector.detect_in_photo(read, hints=hints, mask=marked, exact=chosen["exact_mask"])
     shadows = [{"share": round(each.share, 5), "box": [int(edge) for edge in each.box]} for each in found.shadows]
     levels = from_float(found.mask)
     data = encode_photo(Photo(np.repeat(levels[..., None], 3, axis=2), gray=True), format="PNG")
@@ -104,8 +104,9 @@ def preview(
 
 
 def _read(photo: bytes, options: Options) -> Photo:
+    """Return the photo without its metadata, which none of these answers has."""
     chosen = complete(options)
-    return read_photo(photo, name="photo", max_pixels=chosen["max_pixels"], frame=chosen["frame"])
+    return read_photo(photo, name="photo", max_pixels=chosen["max_pixels"], frame=chosen["frame"], drop_metadata=True)
 
 
 def _mask(data: bytes | None) -> BinaryIO | None:

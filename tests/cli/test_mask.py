@@ -108,3 +108,16 @@ def test_what_a_user_painted_is_never_overwritten(demo: Path, option: str, capsy
     assert main(["mask", str(demo), option, str(painted), "--overwrite"]) != 0
     assert "the output is the input" in capsys.readouterr().err
     assert painted.read_bytes() == before
+
+
+def test_frames_can_be_chosen_as_the_message_says(demo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    with Image.open(demo) as photo:
+        photo.save(tmp_path / "two.gif", save_all=True, append_images=[photo.rotate(180)])
+    assert main(["mask", str(tmp_path / "two.gif"), "-q"]) == 3
+    assert "--frame 0…1" in capsys.readouterr().err
+    scribbles = np.zeros((240, 320, 4), np.uint8)
+    scribbles[100:104, 40:60] = (0, 255, 0, 255)
+    Image.fromarray(scribbles).save(tmp_path / "scribbles.png")
+    chosen = ["--frame", "0", "--scribbles", str(tmp_path / "scribbles.png"), "-q"]
+    assert main(["mask", str(tmp_path / "two.gif"), *chosen]) == 0
+    assert main(["remove", str(tmp_path / "two.gif"), *chosen]) == 0

@@ -56,8 +56,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
     how.add_argument("--runtime", choices=tuple(BACKENDS), help="default: native, the fastest on a CPU")
     how.add_argument("--device", help="cpu, cuda, mps (default: cpu; others run on PyTorch)")
     how.add_argument("--threads", type=int, help="CPU threads (default: all)")
+    add_reading(how)
     parser.add_argument("--json", action="store_true", help="print machine-readable output, one line of JSON")
     parser.add_argument("-q", "--quiet", action="store_true", help="print errors only")
+
+
+def add_reading(group: argparse._ArgumentGroup) -> None:  # pyright: ignore[reportPrivateUsage]
+    """Add the options that say how the photo is read."""
+    group.add_argument(
+        "--max-pixels", type=int, default=argparse.SUPPRESS, help="refuse larger photos (default: 178,956,970)"
+    )
+    group.add_argument("--frame", type=int, help="which picture of an animated or multi-page file, 0 = first")
 
 
 def add_hints(parser: argparse.ArgumentParser) -> None:
@@ -82,11 +91,19 @@ def hints_of(args: argparse.Namespace, photo: Photo | str | bytes) -> tuple[Hint
         left, top, right, bottom = _numbers(text, 4, "--box")
         hints.append(Hint.box(left, top, right, bottom))
     if args.scribbles:
-        hints += _scribbles(args.scribbles, photo)
+        hints += _scribbles(args.scribbles, photo, args)
     return tuple(hints)
 
 
-def _scribbles(path: str, photo: Photo | str | bytes) -> list[Hint]:
+def _read(source: str | bytes, args: argparse.Namespace) -> Photo:
+    """Return a photo as `add_reading` says, without its metadata, which nothing here writes."""
+    from shadowmaskformer.photo import MAX_PIXELS, read_photo
+
+    most = getattr(args, "max_pixels", MAX_PIXELS)
+    return read_photo(source, max_pixels=most, frame=args.frame, drop_metadata=True)
+
+
+def _scribbles(path: str, photo: Photo | str | bytes, args: argparse.Namespace) -> list[Hint]:
     """Return the hints in a picture of scribbles; one of another size is scaled to the photo's."""
     import numpy as np
 
@@ -95,9 +112,9 @@ def _scribbles(path: str, photo: Photo | str | bytes) -> list[Hint]:
     from shadowmaskformer.files import shown
     from shadowmaskformer.masks.read import same_proportions
     from shadowmaskformer.photo import read_photo
-    from shadowmaskformer.photo.accept import as_photo
 
-    drawn, under = read_photo(path, drop_metadata=True), as_photo(photo)
+    drawn = read_photo(path, drop_metadata=True)
+    under = _read(photo, args) if isinstance(photo, str | bytes) else photo
     if not same_proportions(drawn.height, drawn.width, under.height, under.width):
         sizes = f"is {drawn.width}x{drawn.height}, but the photo is {under.width}x{under.height}"
         raise MaskError(f"{shown(path)}: {sizes} (width x height)", "save the scribbles at the photo's size")
@@ -121,7 +138,7 @@ def run(args: argparse.Namespace) -> int:
     from shadowmaskformer.detect.detector import ShadowDetector
     from shadowmaskformer.errors import NoShadowError
     from shadowmaskformer.files import check_output, shown, write_atomically
-    from shadowmaskformer.photo import local_path, read_photo
+    from shadowmaskformer.photo import local_path
 
     began = time.perf_counter()
     source = Path(local_path(args.photo))
@@ -133,7 +150,7 @@ def run(args: argparse.Namespace) -> int:
         inputs = [source, *(Path(local_path(name)) for name in (args.mask, args.scribbles) if name)]
         for path in filter(None, (target, overlay)):
             check_output(path, inputs, overwrite=args.overwrite)
-    photo = read_photo(args.photo)
+    photo = _read(args.photo, args)
     hints = hints_of(args, photo)
     detector = ShadowDetector(args.weights, runtime=args.runtime, device=args.device, threads=args.threads)
     found = detector.detect(photo, hints=hints, mask=args.mask)

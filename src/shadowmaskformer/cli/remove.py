@@ -41,7 +41,7 @@ import sys
 import time
 from pathlib import Path
 
-from shadowmaskformer.cli.mask import add_hints, hints_of
+from shadowmaskformer.cli.mask import add_hints, add_reading, hints_of
 from shadowmaskformer.runtimes import BACKENDS
 
 HELP = "remove the shadow from a photo"
@@ -103,10 +103,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     how.add_argument("--device", help="cpu, cuda, mps (default: cpu; others run on PyTorch)")
     how.add_argument("--threads", type=int, help="CPU threads (default: all; 1 for each of many workers)")
-    how.add_argument(
-        "--max-pixels", type=int, default=argparse.SUPPRESS, help="refuse larger photos (default: 178,956,970)"
-    )
-    how.add_argument("--frame", type=int, help="which picture of an animated or multi-page file, 0 = first")
+    add_reading(how)
     how.add_argument("--drop-metadata", action="store_true", help="leave out EXIF, texts and resolution; colours stay")
     parser.add_argument("--json", action="store_true", help="print machine-readable output, one line of JSON")
     parser.add_argument("-q", "--quiet", action="store_true", help="print errors only")

@@ -350,3 +350,19 @@ def test_watching_tries_a_file_again_when_it_has_changed(folder: Path, monkeypat
                 break
             target.write_bytes(picture)
     assert statuses == ["failed", "done"]
+
+
+def test_watching_survives_a_conflict(folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture):
+    monkeypatch.setattr(many, "_LOOK_EVERY_S", 0.05)
+    picture = (folder / "in/a.png").read_bytes()
+    drop = folder / "drop"
+    make_folder(drop)
+    (drop / "a.png").write_bytes(picture)
+    seen: list[str] = []
+    with remove_many(drop, masks=folder / "in/a-mask.png", method="relight", workers=1, watch=True) as batch:
+        assert Path(next(batch).photo).name == "a.png"
+        (drop / "a.gif").write_bytes(picture)  # its result is a PNG, too
+        threading.Timer(0.5, (drop / "a.gif").rename, [drop / "b.png"]).start()
+        seen.append(Path(next(batch).photo).name)
+    assert seen == ["b.png"]
+    assert len([line for line in caplog.messages if "would both become" in line]) == 1

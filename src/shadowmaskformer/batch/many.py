@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import logging
 import os
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
@@ -13,11 +14,13 @@ from shadowmaskformer.batch.manifest import MANIFEST, Manifest, Outcome
 from shadowmaskformer.batch.places import is_url, place_of, split
 from shadowmaskformer.batch.plan import Item, plan
 from shadowmaskformer.batch.work import Settings
-from shadowmaskformer.errors import ConfigError, ImageReadError
+from shadowmaskformer.errors import ConfigError, ImageReadError, ShadowMaskFormerError
 from shadowmaskformer.files import shown
 from shadowmaskformer.photo import choose_format, format_of_path, local_path
 from shadowmaskformer.removal.options import Options, complete
 from shadowmaskformer.removal.remover import Method, check_arguments
+
+log = logging.getLogger(__name__)
 
 Engine = Literal["local", "ray"]
 ENGINES: dict[Engine, str] = {"local": "local.run_local", "ray": "ray.run_ray"}
@@ -187,8 +190,16 @@ def _watched(planned: Callable[[], list[Item]], run: _Run) -> Iterator[Outcome]:
     """
     seen: dict[Item, Any] = {}
     tried: dict[Item, Any] = {}
+    trouble = ""
     while True:
-        now = {item: _states(item) for item in planned()}
+        try:
+            now, trouble = {item: _states(item) for item in planned()}, ""
+        except ShadowMaskFormerError as error:
+            # Two photos with one result, or a folder without access, must not end the watch.
+            now = seen
+            if error.message != trouble:
+                trouble = error.message
+                log.warning("%s; nothing new is taken until this changes", trouble)
         ready = [item for item, state in now.items() if seen.get(item) == state != tried.get(item)]
         if ready:
             tried.update({item: now[item] for item in ready})

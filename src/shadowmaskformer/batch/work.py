@@ -6,7 +6,7 @@ import hashlib
 import json
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -125,10 +125,11 @@ def _known_bare(item: Item) -> NoShadowError:
 
 def _was_growing(item: Item, version: str, found: str) -> bool:
     """Return whether the files have changed since `found`; wait until they no longer do."""
-    if not is_url(item.photo) and Path(item.photo).exists():
-        # A copy comes in bursts; this long after the last one, it is over.
-        over = Path(item.photo).stat().st_mtime + 2 * _LOOK_EVERY_S
-        time.sleep(min(max(over - time.time(), 0), 2 * _LOOK_EVERY_S))
+    if not is_url(item.photo):
+        with suppress(OSError):
+            # A copy comes in bursts; this long after the last one, it is over.
+            over = Path(item.photo).stat().st_mtime + 2 * _LOOK_EVERY_S
+            time.sleep(min(max(over - time.time(), 0), 2 * _LOOK_EVERY_S))
     changed = False
     while (now := fingerprint(item, version)) != found:
         changed, found = True, now

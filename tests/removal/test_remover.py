@@ -431,7 +431,9 @@ def test_options_of_the_command_work_in_python(relighter: ShadowRemover, photo: 
     assert Image.open(io.BytesIO(relighter.remove(png(photo), mask, format="jpeg", quality=50))).format == "JPEG"
 
 
-@pytest.mark.parametrize("options", [{"grow_px": "3"}, {"feather_px": float("nan")}, {"colour": 1}, {"quality": 0}, {"max_pixels": None}])
+@pytest.mark.parametrize(
+    "options", [{"grow_px": "3"}, {"feather_px": float("nan")}, {"colour": 1}, {"quality": 0}, {"max_pixels": None}]
+)
 def test_wrong_options_are_named(relighter: ShadowRemover, photo: np.ndarray, mask: np.ndarray, options: dict):
     with pytest.raises(ConfigError, match=next(iter(options))):
         relighter.remove(photo, mask, **options)
@@ -571,9 +573,7 @@ def test_a_mask_too_thin_for_a_large_photo_is_named(photo: np.ndarray):
     assert "too thin" in warning
 
 
-def test_what_was_found_can_be_read_before_it_is_applied(
-    relighter: ShadowRemover, photo: np.ndarray, mask: np.ndarray
-):
+def test_what_was_found_can_be_read_before_it_is_applied(relighter: ShadowRemover, photo: np.ndarray, mask: np.ndarray):
     found = relighter.find_in_photo(Photo(photo), mask, exact_mask=True)
     assert found.correction is not None
     assert Removal(**vars(found), after=found.before).correction is not None

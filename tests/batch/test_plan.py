@@ -129,3 +129,17 @@ def test_namesakes_have_comparisons_of_their_own(tree: Path):
     ]  # fmt: skip
     make(*(item.comparison for item in items))
     assert plan(["in"]) == items
+
+
+def test_what_the_commands_write_is_no_photo_even_by_name(tree: Path):
+    make("a.jpg", "a-mask-overlay.jpg", "shadowmaskformer-manifest.jsonl", "b-mask-overlay.jpg")
+    names = ["a-mask-overlay.jpg", "a.jpg", "b-mask-overlay.jpg", "shadowmaskformer-manifest.jsonl"]
+    assert photos(plan(names)) == ["a.jpg", "b-mask-overlay.jpg"]
+
+
+def test_a_folder_of_masks_that_fit_no_photo_is_refused(tree: Path):
+    make("in/a.jpg", "in/b.jpg", "masks/a.shadow.png")
+    with pytest.raises(ConfigError, match="no mask in masks has the name of a photo"):
+        plan(["in"], masks="masks")
+    make("masks/b.png")
+    assert [item.mask for item in plan(["in"], masks="masks")] == [None, "masks/b.png"]

@@ -170,3 +170,12 @@ def test_photos_without_a_shadow_are_counted_and_explained(files: Path, capsys: 
     *lines, last = map(json.loads, capsys.readouterr().out.splitlines())
     assert [line["error"]["type"] for line in lines if line["error"]] == ["NoShadowError"]
     assert (last["summary"]["skipped"], last["summary"]["no_shadow"]) == (2, 1)
+
+
+def test_photos_without_a_mask_in_the_folder_are_counted(
+    files: Path, mask: np.ndarray, capsys: pytest.CaptureFixture[str]
+):
+    Path("masks").mkdir()
+    Image.fromarray(mask).save("masks/a.png")
+    remove("in", "--masks", "masks", "-o", "out", "--json")
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["summary"]["no_mask"] == 1

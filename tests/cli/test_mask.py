@@ -121,3 +121,16 @@ def test_frames_can_be_chosen_as_the_message_says(demo: Path, tmp_path: Path, ca
     chosen = ["--frame", "0", "--scribbles", str(tmp_path / "scribbles.png"), "-q"]
     assert main(["mask", str(tmp_path / "two.gif"), *chosen]) == 0
     assert main(["remove", str(tmp_path / "two.gif"), *chosen]) == 0
+
+
+@pytest.mark.parametrize("folder", [".", "/"])
+def test_a_folder_is_no_photo(folder: str, capsys: pytest.CaptureFixture[str]):
+    assert main(["mask", folder]) == 3
+    assert "a folder" in capsys.readouterr().err
+
+
+def test_a_mask_goes_into_a_folder_and_says_what_was_chosen(demo: Path, capsys: pytest.CaptureFixture[str]):
+    (demo.parent / "out").mkdir()
+    assert main(["mask", str(demo), "--only", "1", "-o", str(demo.parent / "out")]) == 0
+    assert opened(demo.parent / "out/beach-mask.png").size == (320, 240)
+    assert "(1 of " in capsys.readouterr().out

@@ -356,3 +356,23 @@ def test_under_a_memory_limit_it_ends_with_a_result_or_a_line(files: Path):
             assert not list(files.glob("*no-shadow*"))
         codes.add(ended.returncode)
     assert codes == {0, 3}
+
+
+def test_a_mask_beside_the_photo_is_used(files: Path, mask: np.ndarray, capsys: pytest.CaptureFixture[str]):
+    Image.fromarray(np.zeros_like(mask)).save(files / "photo-mask.png")
+    assert main(["remove", str(files / "photo.png"), "--method", "relight", "-o", str(files / "out.png")]) == 0
+    printed = capsys.readouterr().err
+    assert "using the mask " in printed
+    assert "the mask is empty" in printed
+
+
+def test_a_raw_file_says_so_with_a_folder_as_output_too(files: Path, capsys: pytest.CaptureFixture[str]):
+    (files / "out").mkdir()
+    (files / "a.cr2").write_bytes(b"II*\0")
+    assert main(["remove", str(files / "a.cr2"), "-o", str(files / "out")]) == 3
+    assert "develop it" in capsys.readouterr().err
+
+
+def test_an_inverted_mask_that_was_right_says_what_to_leave_out(files: Path, capsys: pytest.CaptureFixture[str]):
+    assert remove(files, "--invert-mask", "--exact-mask", "-o", files / "out.png") == 0
+    assert "leave --invert-mask out" in capsys.readouterr().err

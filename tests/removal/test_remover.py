@@ -591,3 +591,24 @@ def test_a_mask_too_small_leaves_no_dark_rim(relighter: ShadowRemover):
     rim &= mask == 0
     assert abs(result[rim].mean() - free[rim].mean()) < 0.3 * abs(photo[rim].mean() - free[rim].mean())
     assert np.array_equal(result[:8], photo[:8])
+
+
+def test_a_file_object_is_not_overwritten_by_its_result(relighter: ShadowRemover, photo: np.ndarray, tmp_path: Path):
+    Image.fromarray(photo).save(tmp_path / "photo.png")
+    with (tmp_path / "photo.png").open("rb") as file, pytest.raises(OutputError, match="the output is the input"):
+        relighter.remove(file, output=tmp_path / "photo.png", overwrite=True)
+
+
+@pytest.mark.parametrize("scale", [255, np.nan])
+def test_correct_takes_levels_from_0_to_1(relighter: ShadowRemover, photo: np.ndarray, mask: np.ndarray, scale: float):
+    floats, marked = photo.astype(np.float32) / 255, mask.astype(np.float32) / 255
+    for wrong in ((floats * np.float32(scale), marked), (floats, marked * np.float32(scale)), (photo, marked)):
+        with pytest.raises(ArrayError, match=r"photo|mask"):
+            relighter.correct(*wrong)
+    with pytest.raises(ArrayError, match=r"\(0, 4, 3\)"):
+        relighter.correct(np.zeros((0, 4, 3), np.float32), np.zeros((0, 4), np.float32))
+
+
+def test_what_is_no_file_is_named(relighter: ShadowRemover, photo: np.ndarray):
+    with pytest.raises(ArrayError, match="the picture is a ndarray"):
+        relighter.remove_file(photo)  # type: ignore[arg-type]

@@ -60,7 +60,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Earlier:
-    """What the manifest knows of a photo that an earlier run was done with.
+    """What the manifest knows of a photo that an earlier run has finished.
 
     Attributes:
         bytes: of the result that was written last; None if none ever was.
@@ -76,7 +76,7 @@ class Earlier:
 class Manifest:
     """A file of JSON lines, one for each photo that was done, failed or found done.
 
-    Each line is written at once and in one piece. If the machine stops in the midst of one, it is passed over.
+    Each line is written at once and in one piece. If the machine stops in the middle of one, it is passed over.
     """
 
     def __init__(self, path: Path) -> None:

@@ -157,8 +157,8 @@ def _check(
         raise ConfigError(f"there is no engine {engine!r}", f"choose one of {', '.join(ENGINES)}")
     if not inputs:
         raise ConfigError("no photos were given", "name photos or folders")
-    if workers is not None and workers < 1:
-        raise ConfigError(f"workers is {workers}", "give {workers} as a whole number, at least 1")
+    if workers is not None and (type(workers) is not int or workers < 1):
+        raise ConfigError(f"workers is {workers!r}", "give {workers} as a whole number, at least 1")
     choose_format("PNG", wanted=complete(options).get("format"))
     for path in filter(None, (*inputs, output, masks)):
         if engine == "local":

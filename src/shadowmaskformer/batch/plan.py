@@ -7,13 +7,15 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 
+from shadowmaskformer.batch.manifest import MANIFEST
 from shadowmaskformer.batch.places import Place, join, place_of, split
 from shadowmaskformer.errors import ConfigError
 from shadowmaskformer.files import shown
 from shadowmaskformer.photo import endings
 from shadowmaskformer.removal.job import RESULT, default_output
 
-_RESULTS = (RESULT, f"{RESULT}-compare", "-mask-overlay")
+OVERLAY = "-mask-overlay"
+_RESULTS = (RESULT, f"{RESULT}-compare", OVERLAY)
 _MASKS = ("-mask", "_mask")
 
 
@@ -25,7 +27,7 @@ class Item:
         photo: its path or URL.
         output: where the result goes.
         mask: its mask; None if it has none.
-        namesake: another photo has this one's name but for the ending.
+        namesake: another photo has this one's name except for the ending.
     """
 
     photo: str
@@ -41,6 +43,12 @@ class Item:
         if self.namesake:
             stem = f"{stem.removesuffix(RESULT)}-{ending}{RESULT}"
         return join(folder, f"{stem}-compare.jpg")
+
+    @property
+    def overlay(self) -> str:
+        """Where the command `mask` puts the photo with its shadows in red."""
+        folder, name = split(self.photo)
+        return join(folder, f"{Path(name).stem}{OVERLAY}.jpg")
 
 
 def plan(
@@ -60,12 +68,12 @@ def plan(
         photos: photos and folders of photos.
         output: folder for the results, in which the subfolders of a folder are kept; None puts each beside its photo.
         masks: one mask for all; or a folder with masks, each where its photo is in its own folder, under the same name
-            but for the ending; None takes `NAME-mask.*` beside the photo where there is one.
+            except for the ending; None takes `NAME-mask.*` beside the photo where there is one.
         recursive: look into subfolders too.
         format: of the results.
 
     Raises:
-        ConfigError: two photos would become one file, or two masks fit one photo.
+        ConfigError: two photos would become one file, two masks fit one photo, or no mask of a folder fits any.
     """
     folders = _Folders()
     in_folder = masks is not None and place_of(masks).is_folder(masks)
@@ -84,13 +92,22 @@ def plan(
     ours = {
         place_of(path).real(path)
         for item in items.values()
-        for path in (item.output, item.comparison, item.mask)
+        for path in (item.output, item.comparison, item.mask, item.overlay)
         if path is not None
     }
-    chosen = [item for real, item in items.items() if real not in ours]
+    chosen = [item for real, item in items.items() if real not in ours and split(item.photo)[1] != MANIFEST]
+    if in_folder and chosen and all(item.mask is None for item in chosen):
+        raise ConfigError(
+            f"no mask in {shown(masks or '')} has the name of a photo", "rename the masks, or leave {masks} out"
+        )
     _refuse_collisions(chosen)
     stems = Counter(_stem(item) for item in chosen)
     return [replace(item, namesake=stems[_stem(item)] > 1) for item in chosen]
+
+
+def mask_beside(photo: str) -> str | None:
+    """Return the mask `NAME-mask.*` beside a photo; None if there is none."""
+    return _Folders().mask(split(photo)[0], photo, _MASKS)
 
 
 def _stem(item: Item) -> str:

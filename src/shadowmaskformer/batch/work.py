@@ -50,7 +50,8 @@ class Settings:
 
     def fingerprint(self) -> str:
         """Return a digest of all that decides what a result looks like."""
-        parts = [self.remover.get("method"), _version_of(self.remover), complete(self.options), self.comparison]
+        options = {name: value for name, value in complete(self.options).items() if name != "max_pixels"}
+        parts = [self.remover.get("method"), _version_of(self.remover), options, self.comparison]
         return _digest(json.dumps(parts, sort_keys=True, default=str))
 
 

@@ -232,7 +232,7 @@ def _leave(*_: object) -> None:
 
 
 def _listen(pipe: BinaryIO, questions: queue.SimpleQueue[Any]) -> None:
-    """Hand over what the caller asks. When the pipe closes, the caller is gone: end, in the midst of work too."""
+    """Hand over what the caller asks. When the pipe closes, the caller is gone: end, even while working."""
     with suppress(Exception):
         while True:
             questions.put(pickle.load(pipe))

@@ -23,7 +23,11 @@ _ONLY_MANY = ("recursive", "masks", "require_mask", "watch", "workers", "manifes
 
 def is_meant(args: argparse.Namespace) -> bool:
     """Return whether the arguments describe a batch rather than one photo."""
-    several = len(args.photos) > 1 or args.engine != "local" or any(vars(args)[name] for name in _ONLY_MANY)
+    several = (
+        len(args.photos) > 1
+        or args.engine != "local"
+        or any(vars(args)[name] not in (None, False) for name in _ONLY_MANY)
+    )
     return several or (args.photos[0] != "-" and Path(args.photos[0]).is_dir())
 
 
@@ -41,6 +45,7 @@ def run(args: argparse.Namespace) -> int:
     options: Options = {name: vars(args)[name] for name in Options.__annotations__ if name in vars(args)}  # type: ignore[assignment]
     counts: Counter[str] = Counter()
     bare: Counter[str] = Counter()  # of these, photos in which no shadow was found
+    unmasked = 0  # of these, photos for which the folder of masks has none
     began, interrupted, stdout = time.perf_counter(), False, sys.stdout or io.StringIO()
     with (
         remove_many(
@@ -61,6 +66,7 @@ def run(args: argparse.Namespace) -> int:
             for outcome in batch:
                 counts[outcome.status] += 1
                 bare[outcome.status] += isinstance(outcome.error, NoShadowError)
+                unmasked += bool(args.masks) and outcome.mask is None
                 show.outcome(outcome)
                 if batch.total:
                     bar(counts.total(), batch.total)
@@ -69,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
         finally:
             bar.close()
             batch.close()
-            show.summary(counts, bare, time.perf_counter() - began, batch.manifest)
+            show.summary(counts, bare, unmasked, time.perf_counter() - began, batch.manifest)
     if interrupted:
         if not args.quiet:
             print("interrupted; the same command goes on from here", file=sys.stderr)
@@ -113,14 +119,15 @@ class _Show:
                 size = f"{outcome.facts['width']}×{outcome.facts['height']}"
                 print(f"{shown(outcome.output)}  ({size}, {outcome.seconds:.1f} s)", file=self._stdout, flush=True)
 
-    def summary(self, counts: Counter[str], bare: Counter[str], seconds: float, manifest: Path) -> None:
+    def summary(self, counts: Counter[str], bare: Counter[str], unmasked: int, seconds: float, manifest: Path) -> None:
         """Show what became of all."""
         from shadowmaskformer.files import shown
 
         names = ("done", "skipped", "failed", "left")
         if self._json:
             numbers = {name: counts[name] for name in names}
-            told = {**numbers, "no_shadow": bare.total(), "seconds": round(seconds, 3), "manifest": str(manifest)}
+            numbers |= {"no_shadow": bare.total(), "no_mask": unmasked}
+            told = {**numbers, "seconds": round(seconds, 3), "manifest": str(manifest)}
             print(json.dumps({"summary": told}), file=self._stdout)
         elif not self._quiet and counts:
             shares = {**counts, "failed": counts["failed"] - bare["failed"], "without a shadow": bare["failed"]}
@@ -131,6 +138,8 @@ class _Show:
                 if shares.get(name)
             )
             print(f"{words} in {_duration(seconds)}; {shown(manifest)}", file=self._stdout)
+            if unmasked:
+                print(f"{unmasked:,} of {counts.total():,} photos had no mask of their name", file=sys.stderr)
 
     def _say(self, what: str, photo: str, line: str) -> None:
         text = line if line.startswith(photo) else f"{photo}: {line}"

@@ -136,13 +136,17 @@ def _numbers(text: str, count: int, option: str) -> list[float]:
 
 def run(args: argparse.Namespace) -> int:
     from shadowmaskformer.detect.detector import ShadowDetector
-    from shadowmaskformer.errors import NoShadowError
+    from shadowmaskformer.errors import ImageReadError, NoShadowError
     from shadowmaskformer.files import check_output, shown, write_atomically
     from shadowmaskformer.photo import local_path
 
     began = time.perf_counter()
     source = Path(local_path(args.photo))
-    target = Path(args.output) if args.output else source.with_name(f"{source.stem}-mask.png")
+    if not source.name or source.is_dir():
+        raise ImageReadError(f"{shown(source)}: a folder", "give the path of a picture")
+    target = Path(args.output or source.parent)
+    if target.is_dir():
+        target /= f"{source.stem}-mask.png"
     overlay = target.with_name(f"{target.stem}-overlay.jpg") if args.overlay else None
     if target.suffix.lower() != ".png":
         raise ConfigError(f"{shown(target)}: masks are PNG files", "give {output} a name that ends in .png")
@@ -157,6 +161,8 @@ def run(args: argparse.Namespace) -> int:
     if not found.shadows:
         raise NoShadowError(f"{shown(args.photo)}: no shadow found", "if there is one, say where with {hints}")
     mask = found.only(*args.only) if args.only else found.mask
+    chosen = [shadow for shadow in found.shadows if not args.only or shadow.number in args.only]
+    share = sum(shadow.share for shadow in chosen)
     if not args.list:
         write_atomically(target, _mask_file(mask, photo), overwrite=args.overwrite)
         if overlay:
@@ -164,19 +170,20 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps({
             "input": args.photo, "output": None if args.list else str(target),
-            "overlay": str(overlay) if overlay and not args.list else None, "share": round(found.share, 4),
-            "shadows": [{"number": s.number, "share": round(s.share, 4), "box": s.box} for s in found.shadows],
+            "overlay": str(overlay) if overlay and not args.list else None, "share": round(share, 4),
+            "shadows": [{"number": s.number, "share": round(s.share, 4), "box": s.box} for s in chosen],
             "note": found.note, "seconds": round(time.perf_counter() - began, 3),
         }))  # fmt: skip
         return 0
     if args.list:
-        for shadow in found.shadows:
+        for shadow in chosen:
             left, top, right, bottom = shadow.box
             print(f"{shadow.number:3}  {100 * shadow.share:5.1f} %  x {left} to {right}, y {top} to {bottom}")
     elif not args.quiet:
         if found.note:
             print(found.note, file=sys.stderr)
-        print(f"{shown(target)}  ({found}, {time.perf_counter() - began:.1f} s)")
+        said = f"{len(chosen)} of {found}" if args.only else f"{found}"
+        print(f"{shown(target)}  ({said}, {time.perf_counter() - began:.1f} s)")
         if overlay:
             print(shown(overlay))
     return 0

@@ -119,6 +119,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _remove_one(args: argparse.Namespace) -> int:
+    from shadowmaskformer.batch.plan import mask_beside
     from shadowmaskformer.cli import console
     from shadowmaskformer.errors import ConfigError, said
     from shadowmaskformer.files import check_output, shown, write_atomically
@@ -137,10 +138,14 @@ def _remove_one(args: argparse.Namespace) -> int:
         raise ConfigError("photo and mask cannot both come from standard input", "save one of them")
     if to_stdout and (args.json or args.compare):
         raise ConfigError("--json and --compare need a file for the picture", "give -o FILE")
+    if args.mask is None and not from_stdin:
+        args.mask = mask_beside(args.photo)
+        if args.mask and not args.quiet and not args.json:
+            print(f"using the mask {shown(args.mask)}", file=sys.stderr)
     inputs = [Path(local_path(name)) for name in (args.photo, args.mask, args.scribbles) if name not in (None, "-")]
     choose_format("PNG", wanted=args.format)  # before any work
     target = None if to_stdout else output_path(None if from_stdin else Path(args.photo), args.output, args.format)
-    if args.output:
+    if target and args.output and target == Path(args.output):
         choose_format("PNG", path=target, wanted=args.format)
     comparison = target.with_name(f"{target.stem}-compare.jpg") if target and args.compare else None
     for path in filter(None, (target, comparison)):

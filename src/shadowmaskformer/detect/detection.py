@@ -56,7 +56,7 @@ class Detection:
     """
 
     size: tuple[int, int]
-    mask: Floats
+    mask: Floats = field(repr=False)
     shadows: tuple[Shadow, ...]
     note: str = ""
 

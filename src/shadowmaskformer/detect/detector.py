@@ -124,6 +124,8 @@ class ShadowDetector:
 
     def _changed(self, photo: Floats, mask: Floats, hints: list[Hint], *, exact: bool) -> tuple[Floats, str]:
         strokes, boxes = _kinds(hints)
+        if exact and not strokes:
+            return _inside(mask, _drawn_boxes(boxes, photo)), ""
         found = self._look(photo, strokes, mask)
         depth, note = (mask, "") if exact else snap(mask, found)
         if strokes:

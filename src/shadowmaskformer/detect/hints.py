@@ -60,7 +60,7 @@ class Hint:
         return cls(((left, top), (right, bottom)), is_box=True)
 
     def scaled(self, across: float, down: float) -> Hint:
-        """Return the hint for a copy of the photo whose pixels are `across` times as many, and `down`."""
+        """Return the hint for a copy of the photo that is scaled by `across` and `down`."""
         return Hint(tuple((x * across, y * down) for x, y in self.points), self.shadow, self.is_box)
 
     def mirrored(self, width: float) -> Hint:

@@ -297,13 +297,14 @@ def same_proportions(rows: int, columns: int, height: int, width: int) -> bool:
     return abs(ratio - 1) <= max(0.005, 1 / min(rows, columns, height, width))
 
 
-def describe(mask: Mask, photo: NDArray[np.float32], *, name: str = "") -> list[str]:
+def describe(mask: Mask, photo: NDArray[np.float32], *, name: str = "", inverted: bool = False) -> list[str]:
     """Return what the user should know about this mask on this photo, one line each.
 
     Args:
         mask: (H, W), [0, 1].
         photo: RGB, (H, W, 3), [0, 1].
         name: the photo's name, with which each line starts.
+        inverted: the user asked for black to be taken as shadow.
 
     Raises:
         MaskError: the mask is the photo itself.
@@ -321,7 +322,7 @@ def describe(mask: Mask, photo: NDArray[np.float32], *, name: str = "") -> list[
         return [Notice(line, "leave lit ground out of the mask")]
     if looks_inverted(mask, photo):
         line = f"{where}the mask looks inverted: it marks the brighter side of its border"
-        return [Notice(line, "if it is, use {invert_mask=True}")]
+        return [Notice(line, "if it is, leave {invert_mask} out" if inverted else "if it is, use {invert_mask=True}")]
     return []
 
 

@@ -13,6 +13,7 @@ from shadowmaskformer.photo.read import (
     count_pixels,
     local_path,
     name_of,
+    path_of,
     read_photo,
     read_plain,
 )
@@ -37,6 +38,7 @@ __all__ = [
     "format_of_path",
     "local_path",
     "name_of",
+    "path_of",
     "read_photo",
     "read_plain",
     "sniff",

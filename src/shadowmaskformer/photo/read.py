@@ -13,7 +13,13 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from shadowmaskformer.arrays import check_levels
-from shadowmaskformer.errors import ImageReadError, ImageTooLargeError, NotAnImageError, ShadowMaskFormerError
+from shadowmaskformer.errors import (
+    ArrayError,
+    ImageReadError,
+    ImageTooLargeError,
+    NotAnImageError,
+    ShadowMaskFormerError,
+)
 from shadowmaskformer.files import shown
 from shadowmaskformer.photo.blocks import DECODER_ERRORS, icc_colour_space
 from shadowmaskformer.photo.decode import Reading, Stored, camera_raw, from_pillow
@@ -101,12 +107,18 @@ def name_of(source: ImageSource) -> str:
         return shown(source)
     if isinstance(source, (bytes, bytearray, memoryview)):
         return _BYTES
-    is_image = isinstance(source, Image.Image)
-    # Pillow images and file objects remember the path that they were opened from.
-    path = getattr(source, "filename" if is_image else "name", None)
-    if isinstance(path, str) and path:
+    path = path_of(source)
+    if path is not None:
         return shown(path)
-    return "the given image" if is_image else "the given file object"
+    return "the given image" if isinstance(source, Image.Image) else "the given file object"
+
+
+def path_of(source: Any) -> str | os.PathLike[str] | None:
+    """Return the path that a source is, or that it was opened from as Pillow images and files know; else None."""
+    if isinstance(source, (str, os.PathLike)):
+        return local_path(source)
+    path = getattr(source, "filename" if isinstance(source, Image.Image) else "name", None)
+    return path if isinstance(path, str) and path else None
 
 
 def local_path(source: str | os.PathLike[str]) -> str | os.PathLike[str]:
@@ -148,6 +160,8 @@ def _load(
 
 
 def _read_file_object(file: BinaryIO, name: str) -> bytes:
+    if not hasattr(file, "read"):
+        raise ArrayError(f"the picture is a {type(file).__name__}", "give a path, bytes, a file or a Pillow image")
     try:
         data: Any = file.read()
     except (OSError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""Turn what a user passes in (file, Pillow image, array or tensor) into a photo or mask, and the result back."""
+"""Restore arrays, tensors and Pillow images, and give back the kind that came in."""
 
 from __future__ import annotations
 

@@ -75,6 +75,8 @@ def complete(options: Options) -> Options:
         elif name == "strength":
             if not isinstance(value, int | float) or not 0 <= value <= 1:
                 raise ConfigError(f"strength is {value!r}", "give {strength} as a number, 0 to 1")
+        elif name == "format" and not isinstance(value, str | None):
+            raise ConfigError(f"format is {value!r}", 'give {format} as a name, such as "jpeg"')
         elif name in _RANGES and not (value is None and DEFAULTS[name] is None):
             _check(name, value)
     return {**DEFAULTS, **options}

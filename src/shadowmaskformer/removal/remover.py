@@ -18,7 +18,7 @@ import numpy as np
 from PIL import Image
 
 from shadowmaskformer import masks
-from shadowmaskformer.arrays import Floats, average_down, fit_pixels
+from shadowmaskformer.arrays import Floats, average_down, check_levels, fit_pixels
 from shadowmaskformer.detect.detection import Detection
 from shadowmaskformer.detect.detector import ShadowDetector
 from shadowmaskformer.detect.hints import Hint
@@ -29,7 +29,7 @@ from shadowmaskformer.light.fullsize import Restoration
 from shadowmaskformer.light.relight import measure
 from shadowmaskformer.machine import usable_cores
 from shadowmaskformer.network.weights import DEFAULT
-from shadowmaskformer.photo import ImageSource, Photo, local_path, name_of, read_photo
+from shadowmaskformer.photo import ImageSource, Photo, local_path, name_of, path_of, read_photo
 from shadowmaskformer.photo.accept import is_file, is_tensor
 from shadowmaskformer.removal import adapters, task
 from shadowmaskformer.removal.job import Finding, Removal, RemovedFile, output_path, remove_file, resized
@@ -143,6 +143,10 @@ class ShadowRemover:
             raise ArrayError(f"photo is a {type(photo).__name__}, mask a {type(mask).__name__}", "give float arrays")
         if photo.ndim != 3 or photo.shape != (*mask.shape, 3):
             raise ArrayError(f"photo is {photo.shape}, mask is {mask.shape}; give (H, W, 3) and (H, W) of one size")
+        for name, values in (("photo", photo), ("mask", mask)):
+            if values.dtype.kind != "f" or not values.size:
+                raise ArrayError(f"{name} is {values.dtype} of shape {values.shape}", "give floats in 0 to 1")
+            check_levels(values, name)
         height, width = mask.shape
         size = fit_pixels(height, width, self.working_pixels)
         small, marked = average_down(photo, *size), average_down(mask, *size)
@@ -239,7 +243,7 @@ class ShadowRemover:
 
         def restore(photo: Photo) -> Photo:
             removal = self.remove_from_photo(photo, mask, hints=hints, **options)
-            _log("the image", removal.warnings)
+            _log(photo.name, removal.warnings)
             return removal.after
 
         if is_tensor(image):
@@ -266,7 +270,7 @@ class ShadowRemover:
         source = Path(local_path(image)) if path else None
         target = output_path(source, output, options.get("format")) if path or output is not None else None
         if target:
-            inputs = [local_path(each) for each in (image, mask) if isinstance(each, str | os.PathLike)]
+            inputs = [path for path in map(path_of, (image, mask)) if path is not None]
             check_output(target, inputs, overwrite=overwrite)
         result = self.remove_file(image, mask, name=str(target) if target else None, hints=hints, **options)
         _log(name_of(image), result.warnings)
@@ -330,7 +334,8 @@ class ShadowRemover:
             marked, detection, notes = self._mark(photo, mask, hints, chosen, reduce)
             size = fit_pixels(photo.height, photo.width, self.working_pixels)
             small, reduced_mask = reduce(*size), resized(marked, *size)
-            warnings = (*photo.warnings, *notes, *masks.describe(reduced_mask, small, name=photo.name))
+            told = masks.describe(reduced_mask, small, name=photo.name, inverted=chosen["invert_mask"])
+            warnings = (*photo.warnings, *notes, *told)
             if not marked.any():
                 return Finding(photo, marked, detection, warnings)
             found = self.find(small, reduced_mask)

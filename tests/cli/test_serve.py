@@ -94,3 +94,11 @@ def test_it_says_where_a_phone_finds_it():
         found = re.search(r"(http://[\d.]+:\d+)/#token=abc", process.stdout.readline())
         assert found is not None
         assert requests.get(f"{found[1]}/healthz", timeout=10).json() == {"status": "ok"}
+
+
+def test_it_serves_other_weights_and_misses_them_at_once(tiny_weights: Path, capsys: pytest.CaptureFixture[str]):
+    assert main(["serve", "--no-browser", "--port", "0", "--weights", "nowhere/at-all"]) == 3
+    assert "nowhere/at-all" in capsys.readouterr().err
+    photo = Path(__file__).parents[2] / "src/shadowmaskformer/assets/demo-photo.jpg"
+    with serving("--no-browser", "--weights", str(tiny_weights)) as (_, url), photo.open("rb") as file:
+        assert requests.post(f"{url}v1/remove", files={"photo": file}, timeout=60).status_code == 200

@@ -152,6 +152,8 @@ def test_info_health_and_figures(server: Server):
     assert "JPEG" in info["reads"]
     assert "GIF" not in info["writes"]
     assert requests.get(f"{server.url}/healthz").json() == {"status": "ok"}
+    assert requests.head(f"{server.url}/healthz").status_code == 200
+    assert requests.get(f"{server.url}/v1/remove").headers["allow"] == "POST"
     figures = requests.get(f"{server.url}/metrics").text
     assert 'shadowmaskformer_requests_total{path="/healthz",status="200"}' in figures
     assert "shadowmaskformer_jobs_waiting 0.0" in figures

@@ -207,7 +207,8 @@ def test_a_token_is_asked_for_and_compared(parts: dict[str, Any]):
             answer = requests.get(url, headers=headers)
             assert answer.status_code == 401
             assert answer.headers["www-authenticate"] == "Bearer"
-        assert requests.get(url, headers={"Authorization": "Bearer sesame"}).status_code == 200
+        for scheme in ("Bearer", "bearer"):
+            assert requests.get(url, headers={"Authorization": f"{scheme} sesame"}).status_code == 200
         assert requests.get(f"{server.url}/metrics").status_code == 401
         assert requests.get(f"{server.url}/healthz").status_code == 200
         assert requests.get(f"{server.url}/").status_code == 200

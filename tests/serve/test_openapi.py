@@ -50,3 +50,16 @@ def test_the_document_has_examples_and_every_option(server: Server):
     assert set(options) < set(form["schema"]["properties"])
     assert form["examples"]
     assert {"/v1/remove", "/v1/mask", "/v1/correction", "/v1/jobs", "/v1/info"} < set(document["paths"])
+
+
+def test_the_document_is_whole_and_describes_the_options(server: Server):
+    document = requests.get(f"{server.url}/openapi.json").json()
+    assert "$defs" not in str(document)
+
+    def fields(path: str) -> dict[str, dict[str, str]]:
+        body = document["paths"][path]["post"]["requestBody"]
+        return body["content"]["multipart/form-data"]["schema"]["properties"]
+
+    assert "0 to 1" in fields("/v1/remove")["strength"]["description"]
+    assert sorted(fields("/v1/mask")) == ["exact_mask", "frame", "hints", "invert_mask", "mask", "photo"]
+    assert sorted(fields("/v1/preview")) == ["frame", "photo"]

@@ -16,6 +16,8 @@ from __future__ import annotations
 import argparse
 import os
 
+from shadowmaskformer.runtimes import BACKENDS
+
 HELP = "a page in the browser, and an API"
 
 
@@ -29,6 +31,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--workers", type=int, metavar="N", help="photos at a time (default: 2)")
     parser.add_argument("--no-browser", action="store_true", help="do not open the page")
+    parser.add_argument("--weights", help="shipped name, folder, hf:owner/name, .onnx or .xml file (default: default)")
+    parser.add_argument("--runtime", choices=tuple(BACKENDS), help="default: native, the fastest on a CPU")
+    parser.add_argument("--device", help="cpu, cuda, mps (default: cpu; others run on PyTorch)")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -36,6 +41,7 @@ def run(args: argparse.Namespace) -> int:
     import threading
     import webbrowser
 
+    from shadowmaskformer.batch.work import Settings
     from shadowmaskformer.cli.console import EXIT_OK
     from shadowmaskformer.errors import MissingExtraError
 
@@ -45,7 +51,9 @@ def run(args: argparse.Namespace) -> int:
         if isinstance(error, MissingExtraError) or (error.name or "").startswith("shadowmaskformer"):
             raise
         raise MissingExtraError(f"serving needs {error.name}", "pip install 'shadowmaskformer[serve]'") from error
-    server = Server(host=args.host, port=args.port, token=args.token, workers=args.workers)
+    remover = {"weights": args.weights, "runtime": args.runtime, "device": args.device}
+    Settings(remover).fingerprint()  # finds weights that are missing before anything listens
+    server = Server(host=args.host, port=args.port, token=args.token, workers=args.workers, **remover)
     secret = f"#token={args.token}" if args.token else ""
     page = f"{server.url}/{secret}"
     print(f"shadowmaskformer is at {page}  (Ctrl-C ends it)", flush=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Collection
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -20,7 +20,7 @@ from shadowmaskformer.batch import Worker
 from shadowmaskformer.errors import RequestError, ShadowMaskFormerError
 from shadowmaskformer.photo import FORMATS
 from shadowmaskformer.serve import tasks
-from shadowmaskformer.serve.form import OPTIONS, documented, read_form
+from shadowmaskformer.serve.form import MARKING, OPTIONS, READING, documented, read_form
 from shadowmaskformer.serve.limits import Limits, error_headers, problem
 from shadowmaskformer.serve.metrics import CONTENT_TYPE, Metrics
 from shadowmaskformer.serve.queue import Job, Queue, State
@@ -108,16 +108,28 @@ def create_app(workers: list[Worker], limits: Limits | None = None) -> FastAPI:
     _handle_errors(app)
     app.state.metrics, app.state.queue = metrics, queue
 
-    async def submit(request: Request, task: str, function: Callable[..., tasks.Answer], *, kept: bool = False) -> Job:
-        form = await read_form(request, limits, only_photo=task == "preview")
+    async def submit(
+        request: Request,
+        task: str,
+        function: Callable[..., tasks.Answer],
+        options: Collection[str] = tuple(OPTIONS),
+        *,
+        kept: bool = False,
+    ) -> Job:
+        form = await read_form(request, limits, options)
         client = request.client.host if request.client else ""
         arguments = (form.photo, form.mask, form.hints, form.options)
         job = Job(task, client, function, arguments, form.size, kept=kept)
         await queue.submit(job)
         return job
 
-    async def answer(request: Request, task: str, function: Callable[..., tasks.Answer]) -> Response:
-        job = await submit(request, task, function)
+    async def answer(
+        request: Request,
+        task: str,
+        function: Callable[..., tasks.Answer],
+        options: Collection[str] = tuple(OPTIONS),
+    ) -> Response:
+        job = await submit(request, task, function, options)
         await _finish(request, queue, job)
         return _response(job)
 
@@ -126,10 +138,10 @@ def create_app(workers: list[Worker], limits: Limits | None = None) -> FastAPI:
         """Remove the shadow from a photo. Without a mask the shadows are found first."""
         return await answer(request, "remove", tasks.remove)
 
-    @app.post("/v1/mask", **_documented("the shadows, a gray PNG of the photo's shape", "image/png"))
+    @app.post("/v1/mask", **_documented("the shadows, a gray PNG of the photo's shape", "image/png", MARKING))
     async def mask(request: Request) -> Response:
         """Find the shadows of a photo, led by hints and by the mask so far."""
-        return await answer(request, "mask", tasks.find_mask)
+        return await answer(request, "mask", tasks.find_mask, MARKING)
 
     @app.post(
         "/v1/correction",
@@ -143,10 +155,10 @@ def create_app(workers: list[Worker], limits: Limits | None = None) -> FastAPI:
         """
         return await answer(request, "correction", tasks.correction)
 
-    @app.post("/v1/preview", **_documented("a JPEG to look at", "image/jpeg", only_photo=True))
+    @app.post("/v1/preview", **_documented("a JPEG to look at", "image/jpeg", READING))
     async def preview(request: Request) -> Response:
         """Show a photo in a format that every browser reads."""
-        return await answer(request, "preview", tasks.preview)
+        return await answer(request, "preview", tasks.preview, READING)
 
     @app.post("/v1/jobs", status_code=202, **_documented(None, None), response_model=JobModel)
     async def start_job(request: Request, response: Response) -> JobModel:
@@ -196,6 +208,7 @@ def create_app(workers: list[Worker], limits: Limits | None = None) -> FastAPI:
             options=list(OPTIONS),
         )
 
+    @app.head("/healthz", include_in_schema=False)
     @app.get("/healthz")
     async def healthz() -> Health:
         """Say that the server is there."""
@@ -264,11 +277,13 @@ def _described(queue: Queue, job: Job) -> JobModel:
 
 def _handle_errors(app: FastAPI) -> None:
     def answer(request: Request, error: Exception) -> Response:
+        headers: dict[str, str] = {}
         if isinstance(error, HTTPException):
+            headers.update(error.headers or {})  # such as Allow
             error = RequestError(str(error.detail).lower(), status=error.status_code)
         if not isinstance(error, ShadowMaskFormerError):
             error = RequestError("the server made a mistake", "report it with what you sent", status=500)
-        return JSONResponse(problem(error), error.http_status, error_headers(error))
+        return JSONResponse(problem(error), error.http_status, headers | error_headers(error))
 
     for kind in (ShadowMaskFormerError, HTTPException, Exception):
         app.add_exception_handler(kind, answer)
@@ -279,10 +294,10 @@ def _responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
     return {status: {"model": Problem, "description": texts[status]} for status in statuses}
 
 
-def _documented(what: str | None, media_type: str | None, *, only_photo: bool = False) -> dict[str, Any]:
+def _documented(what: str | None, media_type: str | None, options: Collection[str] = tuple(OPTIONS)) -> dict[str, Any]:
     """Return the part of the OpenAPI document that FastAPI cannot derive: forms and answers are bytes."""
     responses = _responses(*(int(status) for status in _STATUSES))
-    found: dict[str, Any] = {"responses": responses, "openapi_extra": documented(only_photo=only_photo)}
+    found: dict[str, Any] = {"responses": responses, "openapi_extra": documented(options)}
     if what is not None and media_type is not None:
         found["response_class"] = Response
         responses[200] = {

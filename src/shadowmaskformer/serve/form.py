@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Annotated, Any, get_type_hints
 
@@ -18,8 +19,15 @@ from shadowmaskformer.serve.limits import Limits
 
 OPTIONS = {name: kind for name, kind in get_type_hints(Options).items() if name != "max_pixels"}
 """The options of a removal that a request may set, and their types."""
+READING = ("frame",)
+MARKING = ("frame", "invert_mask", "exact_mask")
+"""Those of them that count when a photo is only read, and when its shadow is only marked."""
 
 _MULTIPART = "multipart/form-data"
+_MEANINGS = {
+    name: " ".join(text.split())
+    for name, text in re.findall(r"^ {8}(\w+): (.+(?:\n {12}.+)*)", Options.__doc__ or "", re.MULTILINE)
+}  # of the options, as their class describes them
 
 
 class HintModel(BaseModel):
@@ -60,8 +68,8 @@ class _Parser(MultiPartParser):
     spool_max_size = 1 << 40  # in memory: the bytes were counted, and the disk may be read-only
 
 
-async def read_form(request: Request, limits: Limits, *, only_photo: bool = False) -> Form:
-    """Read the form of a request.
+async def read_form(request: Request, limits: Limits, options: Collection[str] = tuple(OPTIONS)) -> Form:
+    """Read the form of a request that may set `options`; with `READING` there is neither mask nor hints.
 
     Raises:
         RequestError: not a form, or parts that are missing, unknown or repeated.
@@ -69,8 +77,8 @@ async def read_form(request: Request, limits: Limits, *, only_photo: bool = Fals
     """
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != _MULTIPART:
         raise RequestError("the request is not a form", f"send {_MULTIPART} with a part `photo`", status=415)
-    fields = ("frame",) if only_photo else ("hints", *OPTIONS)
-    files = ("photo",) if only_photo else ("photo", "mask")
+    fields = options if options is READING else ("hints", *options)
+    files = ("photo",) if options is READING else ("photo", "mask")
     parser = _Parser(
         request.headers,
         request.stream(),
@@ -108,9 +116,9 @@ async def read_form(request: Request, limits: Limits, *, only_photo: bool = Fals
         raise RequestError("the part `photo` is missing", "send the photo as a file of this name", status=422)
     hints = [each.hint() for each in _parsed("hints", _hints.validate_json, texts.pop("hints", "[]"))]
     given = {name: _parsed(name, _kinds[name].validate_python, text) for name, text in texts.items()}
-    options: Options = {**given, "max_pixels": limits.pixels}  # type: ignore[typeddict-item]
-    complete(options)
-    return Form(data["photo"], data.get("mask"), hints, options)
+    chosen: Options = {**given, "max_pixels": limits.pixels}  # type: ignore[typeddict-item]
+    complete(chosen)
+    return Form(data["photo"], data.get("mask"), hints, chosen)
 
 
 def _parsed(name: str, validate: Callable[[Any], Any], text: str) -> Any:
@@ -123,25 +131,27 @@ def _parsed(name: str, validate: Callable[[Any], Any], text: str) -> Any:
         raise ConfigError(f"{name}{where} is {text[:40]!r}", remedy) from error
 
 
-def documented(*, only_photo: bool = False) -> dict[str, Any]:
-    """Return the form as the OpenAPI document describes it."""
+def documented(options: Collection[str] = tuple(OPTIONS)) -> dict[str, Any]:
+    """Return the form that `read_form` reads as the OpenAPI document describes it."""
     properties: dict[str, Any] = {"photo": {"type": "string", "format": "binary", "description": "a picture file"}}
-    if not only_photo:
+    if options is not READING:
+        hints = _hints.json_schema()
+        hints["items"] = hints.pop("$defs")["HintModel"]  # a reference would lead out of the document
         properties["mask"] = {
             "type": "string", "format": "binary",
             "description": "a picture file of the photo's shape, white = shadow; without it the shadow is found",
         }  # fmt: skip
         properties["hints"] = {
-            "type": "string", "contentMediaType": "application/json", "contentSchema": _hints.json_schema(),
+            "type": "string", "contentMediaType": "application/json", "contentSchema": hints,
             "description": "clicks, strokes and boxes, as JSON", "example": '[{"points": [[512, 380]]}]',
         }  # fmt: skip
-    properties |= {name: _kinds[name].json_schema() for name in (("frame",) if only_photo else OPTIONS)}
+    properties |= {name: {**_kinds[name].json_schema(), "description": _MEANINGS.get(name, "")} for name in options}
     examples = {
         "a mask": {"value": {"photo": "@beach.jpg", "mask": "@mask.png"}},
         "a click": {"value": {"photo": "@beach.jpg", "hints": '[{"points": [[512, 380]]}]'}},
     }
     form = {
         "schema": {"type": "object", "properties": properties, "required": ["photo"], "additionalProperties": False},
-        "examples": {"a photo": {"value": {"photo": "@beach.tif"}}} if only_photo else examples,
+        "examples": {"a photo": {"value": {"photo": "@beach.tif"}}} if options is READING else examples,
     }
     return {"requestBody": {"required": True, "content": {_MULTIPART: form}}}

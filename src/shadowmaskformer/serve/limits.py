@@ -153,7 +153,8 @@ class Guard:
             if foreign or site not in ("same-origin", "none"):
                 raise RequestError("another page may not use this server", status=403)
         if self._token and scope["path"].startswith(WITH_TOKEN):
-            given = headers.get(b"authorization", "").removeprefix("Bearer ")
+            scheme, _, given = headers.get(b"authorization", "").partition(" ")
+            given = given if scheme.lower() == "bearer" else ""
             if not hmac.compare_digest(given.encode(), self._token.encode()):
                 raise RequestError("the token is missing or wrong", "send it as `Authorization: Bearer …`", status=401)
 

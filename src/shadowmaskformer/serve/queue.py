@@ -64,7 +64,8 @@ class Job:
     def end(self, state: State, answer: Answer | None = None, error: ShadowMaskFormerError | None = None) -> None:
         """Reach a final state; the first one stays."""
         if self.state not in FINAL:
-            self.state, self.answer, self.error, self.progress = state, answer, error, 1.0
+            self.state, self.answer, self.error = state, answer, error
+            self.progress = 1.0 if state == "done" else self.progress
             self.arguments = ()
             self.finished.set()
 

@@ -56,9 +56,10 @@ def main() -> None:
     remover = ShadowRemover(threads=1)
     remover.detector = detector
     groups = pictures(args.lists, args.pairs, args.fresh, args.every)
-    results: dict[str, Any] = {"size": size_of(args.weights)}
+    results: dict[str, Any] = {}
     if args.output.is_file():
-        results |= json.loads(args.output.read_text(encoding="utf-8"))
+        results = json.loads(args.output.read_text(encoding="utf-8"))
+    results["size"] = size_of(args.weights)
 
     def keep(name: str, figures: Any) -> None:
         results[name] = figures
@@ -221,7 +222,7 @@ def clicked(detector: ShadowDetector, triplets: list[Triplet]) -> dict[str, floa
 
 
 def scribble(wanted: Floats) -> list[Hint]:
-    """Return a stroke of eight points along the inside of the shadow, from left to right."""
+    """Return eight clicks along the inside of the shadow, from left to right."""
     inside = masks.shrink((wanted > LEVEL).astype(np.float32), 0.01 * max(wanted.shape)) > 0
     columns = np.flatnonzero(inside.any(axis=0))
     if not columns.size:

@@ -101,15 +101,19 @@ def main() -> None:
     srd = args.weights == "srd"
     tested = test_rows(args.report) if srd else used_rows(args.report, args.other)
     validated = validation_rows(args.other) if srd else []
+    placed: set[str] = set()
     for path in (ROOT / "README.md", PRETRAINED / args.weights / "README.md"):
         lines = path.read_text(encoding="utf-8").splitlines()
         for number, line in enumerate(lines):
             first = line.split("|")[1].strip().strip("*") if line.startswith("|") else ""
             if first in tested:
                 lines[number] = tested[first]
+                placed.add(first)
             elif validated and first.endswith("of unseen scenes: input"):
                 lines[number : number + len(validated)] = validated
         path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    if missing := sorted(set(tested) - placed):
+        raise SystemExit(f"no table has a row for {', '.join(missing)}")
 
 
 if __name__ == "__main__":

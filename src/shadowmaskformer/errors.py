@@ -21,6 +21,15 @@ _FLAGS = {
 }  # the rest is spelled by rule
 
 
+def first_line(error: Exception) -> str:
+    """Return the first line that an error of another library says, or its kind where it says nothing.
+
+    >>> first_line(ValueError("no such file\\nat 0x7f")), first_line(KeyError())
+    ('no such file', 'KeyError')
+    """
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
 def spell(text: str, caller: Caller) -> str:
     """Spell the options in `text` as `caller` writes them.
 

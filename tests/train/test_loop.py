@@ -138,6 +138,10 @@ def test_other_pairs_decide_as_their_user_gets_them(data: Path, tmp_path: Path) 
     for line in scored:
         assert line["used"] == pytest.approx((line["outside_shadow"] + line["outside_edge"]) / 2, abs=1e-3)
     assert result.best is not None
+    namesake = write_pairs(tmp_path / "more/outside", count=3)
+    with pytest.raises(ConfigError, match="have one name"):
+        train.run(config, data, tmp_path / "again", also=[other, namesake])
+    assert not (tmp_path / "again").exists()
     assert result.best["used"] == max(line["used"] for line in scored)
 
 

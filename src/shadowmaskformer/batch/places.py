@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any, Protocol
 
-from shadowmaskformer.errors import ImageReadError, MissingExtraError, OutputError
+from shadowmaskformer.errors import ImageReadError, MissingExtraError, OutputError, first_line
 from shadowmaskformer.files import check_output, shown, write_atomically
 from shadowmaskformer.photo import ImageSource
 
@@ -135,7 +135,7 @@ class Remote:
         try:
             self._system: Any = url_to_fs(url)[0]
         except (ImportError, ValueError) as error:
-            raise ImageReadError(f"{shown(url)}: not a URL that fsspec opens here ({_line(error)})") from error
+            raise ImageReadError(f"{shown(url)}: not a URL that fsspec opens here ({first_line(error)})") from error
 
     def is_folder(self, path: str) -> bool:
         return self._system.isdir(path)
@@ -145,7 +145,7 @@ class Remote:
         try:
             found = sorted(self._system.find(folder, maxdepth=None if recursive else 1))
         except Exception as error:  # every file system has its own
-            raise ImageReadError(f"{shown(folder)}: cannot be listed ({_line(error)})") from error
+            raise ImageReadError(f"{shown(folder)}: cannot be listed ({first_line(error)})") from error
         names = (path.removeprefix(root).lstrip("/") for path in found)
         yield from (name for name in names if all(map(_visible, PurePosixPath(name).parts)))
 
@@ -168,7 +168,7 @@ class Remote:
         except FileNotFoundError as error:
             raise ImageReadError(f"{shown(path)}: no such file", "check its name and folder") from error
         except Exception as error:  # as above
-            raise ImageReadError(f"{shown(path)}: cannot be read ({_line(error)})") from error
+            raise ImageReadError(f"{shown(path)}: cannot be read ({first_line(error)})") from error
 
     def prepare(self, path: str, inputs: list[str], *, overwrite: bool) -> None:
         if path in inputs:
@@ -191,7 +191,7 @@ class Remote:
         except OutputError:
             raise
         except Exception as error:  # as above
-            raise OutputError(f"{shown(path)}: cannot be written ({_line(error)})") from error
+            raise OutputError(f"{shown(path)}: cannot be written ({first_line(error)})") from error
 
 
 class _Named(io.BytesIO):
@@ -216,7 +216,3 @@ def _visible(name: str) -> bool:
 
 def _unreadable(error: OSError) -> None:
     raise ImageReadError(f"{shown(str(error.filename))}: this folder cannot be read ({error.strerror})") from error
-
-
-def _line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]

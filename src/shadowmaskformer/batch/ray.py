@@ -19,7 +19,7 @@ from shadowmaskformer.batch.places import absolute
 from shadowmaskformer.batch.plan import Item
 from shadowmaskformer.batch.work import Settings, settle
 from shadowmaskformer.batch.worker import Worker
-from shadowmaskformer.errors import DiskFullError, MissingExtraError, ShadowMaskFormerError
+from shadowmaskformer.errors import DiskFullError, MissingExtraError, ShadowMaskFormerError, first_line
 from shadowmaskformer.removal.remover import ShadowRemover
 
 # Photos that Ray hands out, and tries again, together: one, unless so many blocks would slow Ray down.
@@ -114,8 +114,9 @@ def _connected(address: str | None) -> Generator[Any]:
             _reach(where)
             ray.init(address=where, log_to_driver=False, logging_level=logging.ERROR)
         except (OSError, ValueError, RuntimeError) as error:
-            reason = str(error).strip().splitlines()[0]
-            raise ShadowMaskFormerError(f"no Ray cluster at {where!r} ({reason})", "check {address}") from error
+            raise ShadowMaskFormerError(
+                f"no Ray cluster at {where!r} ({first_line(error)})", "check {address}"
+            ) from error
     logging.getLogger("ray.data").setLevel(logging.ERROR)
     context = ray.data.DataContext.get_current()
     before, context.enable_progress_bars = context.enable_progress_bars, False

@@ -15,7 +15,7 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 
 from shadowmaskformer import masks
 from shadowmaskformer.arrays import Floats, Levels, from_float
-from shadowmaskformer.errors import ArrayError, ImageReadError, MaskError
+from shadowmaskformer.errors import ArrayError, ImageReadError, MaskError, first_line
 from shadowmaskformer.photo import DECODER_ERRORS
 
 FORMATS = ("JPEG", "PNG", "TIFF", "BMP", "WEBP")
@@ -89,5 +89,5 @@ def _opened(path: Path) -> Generator[Image.Image]:
 
 
 def _unreadable(path: Path, error: Exception) -> ImageReadError:
-    reason = "not a picture" if isinstance(error, UnidentifiedImageError) else str(error).splitlines()[0]
+    reason = "not a picture" if isinstance(error, UnidentifiedImageError) else first_line(error)
     return ImageReadError(f"{path}: {reason}", "copy it again")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,11 @@ except ImportError as error:
 def why_unavailable() -> str | None:
     """Why the engine cannot be used here, in one line; None if it can."""
     return _reason
+
+
+def files() -> list[Path]:
+    """The file of the extension, or none if it cannot be used."""
+    return [] if _native is None else [Path(_native.__file__)]
 
 
 def _loaded() -> Any:

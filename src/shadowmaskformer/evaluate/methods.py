@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import shadowmaskformer
-from shadowmaskformer import data, metrics
+from shadowmaskformer import data, engine, metrics
 from shadowmaskformer.arrays import Levels, to_float
 from shadowmaskformer.data import derive
 from shadowmaskformer.detect.detector import WEIGHTS as DETECTOR
@@ -297,13 +297,13 @@ class RemoverMethod:
 
 @functools.cache
 def removal_code() -> str:
-    """Return a hash of all that makes the picture a user gets, but for the network's own weights.
+    """Return a hash of all that makes the picture a user gets, except for the network's own weights.
 
     It is part of the name under which `as-used` rows are kept: they change when blending or the detector changes.
     """
     package = Path(shadowmaskformer.__file__).parent
     rooms = ("detect", "engine", "light", "masks", "network", "photo", "removal", "runtimes")
-    files = [package / "arrays.py", weight_files.locate(DETECTOR)]
+    files = [package / "arrays.py", weight_files.locate(DETECTOR), *engine.files()]
     files += sorted(path for room in rooms for path in (package / room).rglob("*.py"))
     digest = hashlib.sha256()
     for path in files:

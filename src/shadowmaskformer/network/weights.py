@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shadowmaskformer.arrays import Floats
-from shadowmaskformer.errors import ConfigError, MissingExtraError, OutputError, WeightsError
+from shadowmaskformer.errors import ConfigError, MissingExtraError, OutputError, WeightsError, first_line
 from shadowmaskformer.files import write_atomically
 from shadowmaskformer.network.config import BIAS_HIDDEN, NetworkConfig, UConfig
 from shadowmaskformer.network.kinds import config_from_dict, config_to_dict, kind_of
@@ -100,9 +100,8 @@ def _from_hub(name: str) -> Path:
         hf_hub_download(name, CONFIG_FILE)
         return Path(hf_hub_download(name, WEIGHTS_FILE))
     except Exception as error:  # the hub's own errors differ between its versions
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise WeightsError(
-            f"the hub has no weights {HUB}{name} for us ({reason})", "check the name and the connection"
+            f"the hub has no weights {HUB}{name} for us ({first_line(error)})", "check the name and the connection"
         ) from error
     finally:
         log.setLevel(before)

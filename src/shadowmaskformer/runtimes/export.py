@@ -18,7 +18,7 @@ import numpy as np
 from PIL import Image
 
 from shadowmaskformer.arrays import Floats, to_float
-from shadowmaskformer.errors import ConfigError, MissingExtraError, OutputError, WeightsError
+from shadowmaskformer.errors import ConfigError, MissingExtraError, OutputError, WeightsError, first_line
 from shadowmaskformer.network.config import NetworkConfig
 from shadowmaskformer.network.kinds import input_channels
 from shadowmaskformer.runtimes.backends import export_formats
@@ -95,9 +95,8 @@ def _difference(model: Network, to: str, run: Outputs, shape: tuple[int, int, in
     try:
         answers = run(arrays)
     except Exception as error:  # three libraries, no common base
-        reason = (str(error) or type(error).__name__).splitlines()[0][:200]
         raise WeightsError(
-            f"the {to} file does not run at {size} ({reason}) and was not kept", "try other versions"
+            f"the {to} file does not run at {size} ({first_line(error)[:200]}) and was not kept", "try other versions"
         ) from error
     largest = 0.0
     for name, tensor in outputs.items():

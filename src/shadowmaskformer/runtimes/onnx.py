@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from shadowmaskformer.arrays import Floats
-from shadowmaskformer.errors import WeightsError
+from shadowmaskformer.errors import WeightsError, first_line
 from shadowmaskformer.network.kinds import config_from_text, config_to_text, input_channels
 from shadowmaskformer.runtimes.files import CONFIG_KEY, example, feed, for_export, head_of, output_names
 from shadowmaskformer.runtimes.session import Reloading
@@ -56,8 +56,9 @@ def _open(path: Path, threads: int | None) -> Any:
     try:
         return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     except Exception as error:  # onnxruntime's errors share no base class
-        reason = str(error).splitlines()[0]
-        raise WeightsError(f"{path} cannot be loaded by ONNX Runtime ({reason})", "export it again") from error
+        raise WeightsError(
+            f"{path} cannot be loaded by ONNX Runtime ({first_line(error)})", "export it again"
+        ) from error
 
 
 # --- export -----------------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from shadowmaskformer.arrays import Floats
-from shadowmaskformer.errors import ConfigError
+from shadowmaskformer.errors import ConfigError, first_line
 from shadowmaskformer.network.base import Network
 from shadowmaskformer.network.kinds import config_to_text, embed, input_channels
 from shadowmaskformer.runtimes.backends import smallest_torch_side
@@ -49,8 +49,9 @@ def load(weights: str | Path, *, device: str | None = None, threads: int | None 
     try:
         model = model.to(torch.device(device or _best_device()))
     except (RuntimeError, AssertionError) as error:
-        reason = str(error).splitlines()[0]
-        raise ConfigError(f"the device {device!r} cannot be used ({reason})", 'try {device="cpu"}') from error
+        raise ConfigError(
+            f"the device {device!r} cannot be used ({first_line(error)})", 'try {device="cpu"}'
+        ) from error
     return TorchSession(model.eval())
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from shadowmaskformer.errors import TrainingError
+from shadowmaskformer.errors import ConfigError, TrainingError
 from shadowmaskformer.train.batches import Batch, BatchSource, Request
 from shadowmaskformer.train.checkpoint import has_checkpoint, load_checkpoint, save_checkpoint
 from shadowmaskformer.train.config import TrainConfig
@@ -114,6 +114,8 @@ def run(
     out, task = Path(out), task_of(config)
     split = split_data(config, Path(data), photos)
     further = {Path(each).resolve().name: all_pairs(Path(each)) for each in also}
+    if len(further) < len(also):
+        raise ConfigError("two of the data sets to validate on have one name", "rename one of them")
     before = read_description(out) if resume else None  # says so if there is none, before a folder is made
     with join_processes() as processes, hold_folder(out, processes):
         init, description = prepare_folder(

@@ -127,6 +127,8 @@ def test_frames_can_be_chosen_as_the_message_says(demo: Path, tmp_path: Path, ca
 def test_a_folder_is_no_photo(folder: str, capsys: pytest.CaptureFixture[str]):
     assert main(["mask", folder]) == 3
     assert "a folder" in capsys.readouterr().err
+    assert main(["mask", "nowhere/beach.jpg"]) == 3
+    assert "there is no folder" in capsys.readouterr().err
 
 
 def test_a_mask_goes_into_a_folder_and_says_what_was_chosen(demo: Path, capsys: pytest.CaptureFixture[str]):

@@ -23,11 +23,8 @@ _ONLY_MANY = ("recursive", "masks", "require_mask", "watch", "workers", "manifes
 
 def is_meant(args: argparse.Namespace) -> bool:
     """Return whether the arguments describe a batch rather than one photo."""
-    several = (
-        len(args.photos) > 1
-        or args.engine != "local"
-        or any(vars(args)[name] not in (None, False) for name in _ONLY_MANY)
-    )
+    asked = any(vars(args)[name] not in (None, False) for name in _ONLY_MANY)
+    several = len(args.photos) > 1 or args.engine != "local" or asked
     return several or (args.photos[0] != "-" and Path(args.photos[0]).is_dir())
 
 

@@ -144,9 +144,9 @@ def run(args: argparse.Namespace) -> int:
     source = Path(local_path(args.photo))
     if not source.name or source.is_dir():
         raise ImageReadError(f"{shown(source)}: a folder", "give the path of a picture")
-    target = Path(args.output or source.parent)
-    if target.is_dir():
-        target /= f"{source.stem}-mask.png"
+    target = source.with_name(f"{source.stem}-mask.png")
+    if args.output:
+        target = Path(args.output) / target.name if Path(args.output).is_dir() else Path(args.output)
     overlay = target.with_name(f"{target.stem}-overlay.jpg") if args.overlay else None
     if target.suffix.lower() != ".png":
         raise ConfigError(f"{shown(target)}: masks are PNG files", "give {output} a name that ends in .png")

@@ -123,6 +123,15 @@ def test_errors_are_json_too_where_json_was_asked_for(files: Path, capsys: pytes
     assert printed.err == ""
 
 
+@pytest.mark.parametrize("wrong", [["remove"], ["remove", "photo.png", "--nonsense"], ["nonsense"], []])
+def test_wrong_arguments_are_json_too_where_json_was_asked_for(wrong: list[str], capsys: pytest.CaptureFixture[str]):
+    assert main([*wrong, "--json"]) == 2
+    printed = capsys.readouterr()
+    assert json.loads(printed.out)["error"]["type"] == "ConfigError"
+    assert "--help" in json.loads(printed.out)["error"]["message"]
+    assert printed.err == ""
+
+
 def test_ctrl_c_while_the_command_loads_leaves_no_traceback():
     code = """
 import os, signal, sys

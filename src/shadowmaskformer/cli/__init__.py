@@ -10,6 +10,7 @@ import argparse
 import importlib
 import importlib.metadata
 import sys
+from typing import NoReturn
 
 from shadowmaskformer import errors
 from shadowmaskformer.cli import console
@@ -22,9 +23,18 @@ COMMANDS = (
 )  # fmt: skip
 
 
-def build_parser(only: str | None = None) -> argparse.ArgumentParser:
-    """The parser with all commands; arguments are filled in for `only` (all if None)."""
-    parser = argparse.ArgumentParser(
+class _RaisingParser(argparse.ArgumentParser):
+    """Raises what is wrong with the arguments, instead of printing it and ending the process."""
+
+    def error(self, message: str) -> NoReturn:
+        raise errors.ConfigError(message, f"`{self.prog} --help` explains the arguments")
+
+
+def build_parser(
+    only: str | None = None, kind: type[argparse.ArgumentParser] = argparse.ArgumentParser
+) -> argparse.ArgumentParser:
+    """The parser, of a `kind`, with all commands; arguments are filled in for `only` (all if None)."""
+    parser = kind(
         prog="shadowmaskformer",
         description="Remove cast shadows from photographs.",
         epilog="Start with: shadowmaskformer remove photo.jpg\n"
@@ -52,7 +62,11 @@ def main(argv: list[str] | None = None) -> int:
     argv = sys.argv[1:] if argv is None else argv
     only = next((word for word in argv if not word.startswith("-")), None)
     with console.lasting_output():
-        args = build_parser(only).parse_args(argv)
+        try:
+            kind = _RaisingParser if "--json" in argv else argparse.ArgumentParser
+            args = build_parser(only, kind).parse_args(argv)
+        except errors.ConfigError as error:
+            return console.failed(error, debug=False, as_json=True)
         _silence_decoders()
         code = _run(args)
         product = args.command == "info" or getattr(args, "json", False)

@@ -76,14 +76,23 @@ def test_wrong_usage_is_one_line_and_touches_nothing(
     assert sorted(path.name for path in files.iterdir()) == ["mask.png", "photo.png"]
 
 
-@pytest.mark.parametrize("folder", ["empty", "./empty/", ""])
+@pytest.mark.parametrize("folder", ["empty", "./empty/", "."])
 def test_a_folder_without_photos_is_an_error(
     files: Path, folder: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
     (files / "empty").mkdir()
-    monkeypatch.chdir(files if folder else files / "empty")
+    monkeypatch.chdir(files / "empty" if folder == "." else files)
     assert main(["remove", folder, "--mask", str(files / "mask.png")]) == 3
     assert "folder" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("arguments", [["remove", ""], ["remove", "photo.png", "--mask", ""], ["mask", ""]])
+def test_an_empty_name_is_named_as_one(
+    files: Path, arguments: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(files)
+    assert main(arguments) == 3
+    assert capsys.readouterr().err.endswith("the name of a picture is empty; give the path of a picture\n")
 
 
 def test_limits_hold_for_the_mask_too(files: Path, capsys: pytest.CaptureFixture[str]):
@@ -231,6 +240,13 @@ def test_pipe_in_and_out(files: Path):
                "--method", "relight"]  # fmt: skip
     done = subprocess.run(command, input=(files / "photo.png").read_bytes(), capture_output=True, check=True)
     assert Image.open(io.BytesIO(done.stdout)).size == (48, 32)
+
+
+def test_a_piped_photo_gets_the_ending_of_its_format_in_a_folder(files: Path):
+    command = [sys.executable, "-m", "shadowmaskformer", "remove", "-", "--mask", str(files / "mask.png"),
+               "--method", "relight", "-o", str(files)]  # fmt: skip
+    subprocess.run(command, input=(files / "photo.png").read_bytes(), capture_output=True, check=True)
+    assert opened(files / "photo-no-shadow.png").format == "PNG"
 
 
 def test_sixteen_bits_survive(files: Path, photo: np.ndarray):

@@ -418,6 +418,9 @@ def test_output_and_overwrite_in_python(relighter: ShadowRemover, photo: np.ndar
     assert relighter.remove(str(tmp_path / "photo.png"), mask, output=target, overwrite=True) == target
     assert opened(target).format == "WEBP"
     assert relighter.remove(png(photo), mask, output=tmp_path, format="jpeg").name == "photo-no-shadow.jpeg"
+    assert relighter.remove(png(photo), mask, output=tmp_path).name == "photo-no-shadow.png"
+    stream = io.BytesIO(png(photo))
+    assert relighter.remove(stream, mask, output=tmp_path, overwrite=True).name == "photo-no-shadow.png"
     with pytest.raises(ConfigError, match="ndarray"):
         relighter.remove(photo, mask, output=target)
     Image.fromarray(mask).save(tmp_path / "mask.png")

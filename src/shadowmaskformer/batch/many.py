@@ -160,8 +160,8 @@ def _check(
     if workers is not None and (type(workers) is not int or workers < 1):
         raise ConfigError(f"workers is {workers!r}", "give {workers} as a whole number, at least 1")
     choose_format("PNG", wanted=complete(options).get("format"))
-    for path in filter(None, (*inputs, output, masks)):
-        if engine == "local":
+    for path in (*inputs, *filter(None, (output, masks))):
+        if engine == "local" or not path:
             local_path(path)
     new = output and not is_url(output) and not Path(output).is_dir()
     if output and new and (Path(output).exists() or format_of_path(output)):

@@ -144,16 +144,16 @@ def _remove_one(args: argparse.Namespace) -> int:
             print(f"using the mask {shown(args.mask)}", file=sys.stderr)
     inputs = [Path(local_path(name)) for name in (args.photo, args.mask, args.scribbles) if name not in (None, "-")]
     choose_format("PNG", wanted=args.format)  # before any work
-    target = None if to_stdout else output_path(None if from_stdin else Path(args.photo), args.output, args.format)
+    if to_stdout:
+        console.check_stdout()
+    photo = console.read_stdin() if from_stdin else args.photo
+    target = None if to_stdout else output_path(photo, args.output, args.format)
     if target and args.output and target == Path(args.output):
         choose_format("PNG", path=target, wanted=args.format)
     comparison = target.with_name(f"{target.stem}-compare.jpg") if target and args.compare else None
     for path in filter(None, (target, comparison)):
         check_output(path, inputs, overwrite=args.overwrite)
-    if target is None:
-        console.check_stdout()
 
-    photo = console.read_stdin() if from_stdin else args.photo
     hints = hints_of(args, photo)
     mask = console.read_stdin() if args.mask == "-" else args.mask
     if args.runtime == "torch":

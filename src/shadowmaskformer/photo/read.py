@@ -118,11 +118,14 @@ def path_of(source: Any) -> str | os.PathLike[str] | None:
     if isinstance(source, (str, os.PathLike)):
         return local_path(source)
     path = getattr(source, "filename" if isinstance(source, Image.Image) else "name", None)
-    return path if isinstance(path, str) and path else None
+    # Python calls standard input `<stdin>`.
+    return path if isinstance(path, str) and path and not path.startswith("<") else None
 
 
 def local_path(source: str | os.PathLike[str]) -> str | os.PathLike[str]:
-    """Return the path; raise ImageReadError for a URL, because nothing here uses the network."""
+    """Return the path; raise ImageReadError for none, and for a URL, because nothing here uses the network."""
+    if source == "":
+        raise ImageReadError("the name of a picture is empty", "give the path of a picture")
     if isinstance(source, str) and "://" in source[:12]:
         raise ImageReadError(f"{shown(source)}: URLs are not fetched", "download the picture first")
     return source
@@ -134,7 +137,7 @@ def _read(source: ImageSource, reading: Reading) -> Photo:
             # Pillow calls a phone's multi-picture JPEG MPO.
             format = "JPEG" if source.format == "MPO" else source.format or "PNG"
             return _upright(from_pillow(source, reading), format if format in FORMATS else "PNG", reading)
-        data, format = _load(source, reading.name)
+        data, format = load_file(source, reading.name)
         stored = _decoded(data, format, reading)
         if isinstance(source, (str, os.PathLike)):
             expected = format_of_path(source)
@@ -148,10 +151,10 @@ def _read(source: ImageSource, reading: Reading) -> Photo:
         raise ImageTooLargeError.for_memory(reading.name) from error
 
 
-def _load(
+def load_file(
     source: str | os.PathLike[str] | bytes | bytearray | memoryview | BinaryIO, name: str
 ) -> tuple[bytes, Format]:
-    """Return the source's bytes and their format."""
+    """Return the bytes of a picture file, which messages call `name`, and their format; see `read_photo`."""
     if isinstance(source, (str, os.PathLike)):
         return _load_path(source, name)
     in_memory = isinstance(source, (bytes, bytearray, memoryview))

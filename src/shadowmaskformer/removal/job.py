@@ -4,6 +4,7 @@
 # `complete` fills in every option.
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,6 +27,7 @@ from shadowmaskformer.photo import (
     encoding_losses,
     file_of,
     read_photo,
+    sniff,
 )
 from shadowmaskformer.removal.options import Options, complete
 
@@ -162,13 +164,20 @@ def default_output(source: Path, format: str | None = None) -> Path:
     return source.with_name(f"{source.stem}{RESULT}{ending}")
 
 
-def output_path(source: Path | None, output: str | Path | None, format: str | None = None) -> Path:
-    """Return where to write: to `output`, into it if it is a folder, or beside `source`."""
+def output_path(source: str | os.PathLike[str] | bytes, output: str | Path | None, format: str | None = None) -> Path:
+    """Return where to write: to `output`, into it if it is a folder, or beside `source`; bytes are called `photo`.
+
+    >>> output_path(b"GIF89a", "results/").name
+    'photo-no-shadow.png'
+    """
+    if isinstance(source, bytes):
+        known = sniff(source)
+        source = f"photo{known.endings[0] if known else ''}"
+    beside = default_output(Path(source), format)
     if output is None:
-        assert source is not None
-        return default_output(source, format)
+        return beside
     folder = Path(output).is_dir() or str(output).endswith(("/", "\\"))
-    return Path(output) / default_output(source or Path("photo"), format).name if folder else Path(output)
+    return Path(output) / beside.name if folder else Path(output)
 
 
 def compare(removal: Removal) -> bytes:

@@ -29,7 +29,7 @@ from shadowmaskformer.light.fullsize import Restoration
 from shadowmaskformer.light.relight import measure
 from shadowmaskformer.machine import usable_cores
 from shadowmaskformer.network.weights import DEFAULT
-from shadowmaskformer.photo import ImageSource, Photo, local_path, name_of, path_of, read_photo
+from shadowmaskformer.photo import ImageSource, Photo, load_file, name_of, path_of, read_photo
 from shadowmaskformer.photo.accept import is_file, is_tensor
 from shadowmaskformer.removal import adapters, task
 from shadowmaskformer.removal.job import Finding, Removal, RemovedFile, output_path, remove_file, resized
@@ -266,11 +266,13 @@ class ShadowRemover:
         overwrite: bool,
         options: Options,
     ) -> Any:
-        path = isinstance(image, str | os.PathLike)
-        source = Path(local_path(image)) if path else None
-        target = output_path(source, output, options.get("format")) if path or output is not None else None
-        if target:
-            inputs = [path for path in map(path_of, (image, mask)) if path is not None]
+        target = None
+        if output is not None or isinstance(image, str | os.PathLike):
+            path = path_of(image)
+            if path is None:
+                image, _ = load_file(image, name_of(image))
+            target = output_path(image if path is None else path, output, options.get("format"))
+            inputs = [each for each in (path, path_of(mask)) if each is not None]
             check_output(target, inputs, overwrite=overwrite)
         result = self.remove_file(image, mask, name=str(target) if target else None, hints=hints, **options)
         _log(name_of(image), result.warnings)

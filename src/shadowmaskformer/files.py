@@ -39,6 +39,16 @@ def shown(path: str | os.PathLike[str]) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
+def inside(output: str | os.PathLike[str], name: str) -> Path:
+    """Return the file that `output` means: `name` in it if it is a folder, or is written as one, else itself.
+
+    >>> inside("results/", "a.png").as_posix(), inside("result.png", "a.png").as_posix()
+    ('results/a.png', 'result.png')
+    """
+    folder = Path(output).is_dir() or os.fspath(output).endswith(("/", "\\"))
+    return Path(output) / name if folder else Path(output)
+
+
 def check_output(
     path: str | os.PathLike[str], inputs: Iterable[str | os.PathLike[str]] = (), overwrite: bool = False
 ) -> None:

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import io
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -136,3 +139,30 @@ def test_a_mask_goes_into_a_folder_and_says_what_was_chosen(demo: Path, capsys: 
     assert main(["mask", str(demo), "--only", "1", "-o", str(demo.parent / "out")]) == 0
     assert opened(demo.parent / "out/beach-mask.png").size == (320, 240)
     assert "(1 of " in capsys.readouterr().out
+
+
+def piped(data: bytes, *arguments: str) -> subprocess.CompletedProcess[bytes]:
+    command = [sys.executable, "-m", "shadowmaskformer", "mask", "-", *arguments]
+    return subprocess.run(command, input=data, capture_output=True)
+
+
+def test_pipe_in_and_out(demo: Path):
+    done = piped(demo.read_bytes())
+    assert b"found" in done.stderr
+    assert Image.open(io.BytesIO(done.stdout)).size == (320, 240)
+    assert piped(demo.read_bytes(), "-o", str(demo.parent) + "/", "-q").returncode == 0
+    assert opened(demo.with_name("photo-mask.png")).size == (320, 240)
+    assert piped(b"", "--list").returncode == 3
+    assert piped(demo.read_bytes(), "--json").returncode == 2
+
+
+def test_warnings_about_photo_and_mask_are_printed(demo: Path, capsys: pytest.CaptureFixture[str]):
+    wrong = demo.rename(demo.with_suffix(".png"))
+    rough = demo.with_name("rough.png")
+    Image.new("L", (160, 120), 255).save(rough)
+    assert main(["mask", str(wrong), "--list"]) == 0
+    assert f"warning: {wrong}: named like PNG but holds JPEG" in capsys.readouterr().err
+    assert main(["mask", str(wrong), "--mask", str(rough), "--list", "--json"]) == 0
+    about_photo, about_mask = json.loads(capsys.readouterr().out)["warnings"]
+    assert "named like PNG" in about_photo
+    assert "the mask was resized" in about_mask

@@ -14,6 +14,8 @@ examples:
       the first and the third alone; also writes beach-mask-overlay.jpg, the photo with them in red
   shadowmaskformer mask beach.jpg --hint 420,310 --not 80,95
       there is shadow at x = 420, y = 310, and none at x = 80, y = 95
+  cat beach.jpg | shadowmaskformer mask - -o - > mask.png
+      reads standard input, writes standard output
 
 exit codes: 0 done; 2 wrong usage; 3 nothing could be done; 4 no shadow found
 """
@@ -41,8 +43,12 @@ OVERLAY_PIXELS = 2_000_000
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.usage = "%(prog)s PHOTO [-o OUTPUT] [--overlay] [--list] [options; --help lists them]"
-    parser.add_argument("photo", help="the photo")
-    parser.add_argument("-o", "--output", help="file to write, a PNG (default: PHOTO-mask.png beside it)")
+    parser.add_argument("photo", help="the photo, or - for standard input")
+    parser.add_argument(
+        "-o",
+        "--output",
+        help="PNG file or folder to write to (default: PHOTO-mask.png beside it); - for standard output",
+    )
     parser.add_argument("--overwrite", action="store_true", help="replace the output if it exists")
     parser.add_argument("--overlay", action="store_true", help="also write the photo with the shadows in red")
     parser.add_argument("--list", action="store_true", help="print the shadows one by one and write nothing")
@@ -97,10 +103,15 @@ def hints_of(args: argparse.Namespace, photo: Photo | str | bytes) -> tuple[Hint
 
 def _read(source: str | bytes, args: argparse.Namespace) -> Photo:
     """Return a photo as `add_reading` says, without its metadata, which nothing here writes."""
-    from shadowmaskformer.photo import MAX_PIXELS, read_photo
+    from shadowmaskformer.photo import read_photo
 
-    most = getattr(args, "max_pixels", MAX_PIXELS)
-    return read_photo(source, max_pixels=most, frame=args.frame, drop_metadata=True)
+    return read_photo(source, max_pixels=_most_pixels(args), frame=args.frame, drop_metadata=True)
+
+
+def _most_pixels(args: argparse.Namespace) -> int:
+    from shadowmaskformer.photo import MAX_PIXELS
+
+    return getattr(args, "max_pixels", MAX_PIXELS)
 
 
 def _scribbles(path: str, photo: Photo | str | bytes, args: argparse.Namespace) -> list[Hint]:
@@ -135,58 +146,88 @@ def _numbers(text: str, count: int, option: str) -> list[float]:
 
 
 def run(args: argparse.Namespace) -> int:
+    from shadowmaskformer import masks
+    from shadowmaskformer.cli import console
     from shadowmaskformer.detect.detector import ShadowDetector
-    from shadowmaskformer.errors import ImageReadError, NoShadowError
+    from shadowmaskformer.errors import NoShadowError, said
     from shadowmaskformer.files import check_output, shown, write_atomically
     from shadowmaskformer.photo import local_path
 
     began = time.perf_counter()
-    source = Path(local_path(args.photo))
-    if not source.name or source.is_dir():
-        raise ImageReadError(f"{shown(source)}: a folder", "give the path of a picture")
-    target = source.with_name(f"{source.stem}-mask.png")
-    if args.output:
-        target = Path(args.output) / target.name if Path(args.output).is_dir() else Path(args.output)
-    overlay = target.with_name(f"{target.stem}-overlay.jpg") if args.overlay else None
-    if target.suffix.lower() != ".png":
-        raise ConfigError(f"{shown(target)}: masks are PNG files", "give {output} a name that ends in .png")
-    if not args.list:
-        inputs = [source, *(Path(local_path(name)) for name in (args.mask, args.scribbles) if name)]
-        for path in filter(None, (target, overlay)):
-            check_output(path, inputs, overwrite=args.overwrite)
-    photo = _read(args.photo, args)
+    from_stdin = args.photo == "-"
+    to_stdout = not args.list and (args.output == "-" or (from_stdin and args.output is None))
+    if from_stdin and args.mask == "-":
+        raise ConfigError("photo and mask cannot both come from standard input", "save one of them")
+    if to_stdout and (args.json or args.overlay):
+        raise ConfigError("--json and --overlay need a file for the mask", "give -o FILE")
+    inputs = [Path(local_path(name)) for name in (args.photo, args.mask, args.scribbles) if name not in (None, "-")]
+    target = None if args.list or to_stdout else _target("photo" if from_stdin else args.photo, args.output)
+    overlay = target.with_name(f"{target.stem}-overlay.jpg") if target and args.overlay else None
+    for path in filter(None, (target, overlay)):
+        check_output(path, inputs, overwrite=args.overwrite)
+    if to_stdout:
+        console.check_stdout()
+
+    photo = _read(console.read_stdin() if from_stdin else args.photo, args)
+    warnings, rough = [*photo.warnings], None
+    if args.mask is not None:
+        given = console.read_stdin() if args.mask == "-" else args.mask
+        rough, notes = masks.prepare(given, photo.height, photo.width, max_pixels=_most_pixels(args))
+        warnings += notes
     hints = hints_of(args, photo)
     detector = ShadowDetector(args.weights, runtime=args.runtime, device=args.device, threads=args.threads)
-    found = detector.detect(photo, hints=hints, mask=args.mask)
+    found = detector.detect_in_photo(photo, hints=hints, mask=rough)
+    warnings = [said(line, "command") for line in warnings]
+    if not args.quiet and not args.json:
+        for line in warnings:
+            print(f"warning: {line}", file=sys.stderr)
     if not found.shadows:
-        raise NoShadowError(f"{shown(args.photo)}: no shadow found", "if there is one, say where with {hints}")
+        raise NoShadowError(f"{photo.name}: no shadow found", "if there is one, say where with {hints}")
     mask = found.only(*args.only) if args.only else found.mask
     chosen = [shadow for shadow in found.shadows if not args.only or shadow.number in args.only]
-    share = sum(shadow.share for shadow in chosen)
-    if not args.list:
+    if target:
         write_atomically(target, _mask_file(mask, photo), overwrite=args.overwrite)
-        if overlay:
-            write_atomically(overlay, _overlay_file(mask, photo), overwrite=args.overwrite)
+    if overlay:
+        write_atomically(overlay, _overlay_file(mask, photo), overwrite=args.overwrite)
+    if to_stdout:
+        console.write_stdout(_mask_file(mask, photo))
     if args.json:
         print(json.dumps({
-            "input": args.photo, "output": None if args.list else str(target),
-            "overlay": str(overlay) if overlay and not args.list else None, "share": round(share, 4),
+            "input": args.photo, "output": str(target) if target else None,
+            "overlay": str(overlay) if overlay else None, "share": round(sum(s.share for s in chosen), 4),
             "shadows": [{"number": s.number, "share": round(s.share, 4), "box": s.box} for s in chosen],
-            "note": found.note, "seconds": round(time.perf_counter() - began, 3),
+            "note": found.note, "seconds": round(time.perf_counter() - began, 3), "warnings": warnings,
         }))  # fmt: skip
-        return 0
-    if args.list:
+    elif args.list:
         for shadow in chosen:
             left, top, right, bottom = shadow.box
             print(f"{shadow.number:3}  {100 * shadow.share:5.1f} %  x {left} to {right}, y {top} to {bottom}")
     elif not args.quiet:
         if found.note:
             print(found.note, file=sys.stderr)
-        said = f"{len(chosen)} of {found}" if args.only else f"{found}"
-        print(f"{shown(target)}  ({said}, {time.perf_counter() - began:.1f} s)")
+        what = f"{len(chosen)} of {found}" if args.only else f"{found}"
+        if target:
+            print(f"{shown(target)}  ({what}, {time.perf_counter() - began:.1f} s)")
+        else:
+            print(what, file=sys.stderr)
         if overlay:
             print(shown(overlay))
     return 0
+
+
+def _target(photo: str, output: str | None) -> Path:
+    """Return where the mask of a photo goes."""
+    from shadowmaskformer.errors import ImageReadError
+    from shadowmaskformer.files import inside, shown
+
+    source = Path(photo)
+    if not source.name or source.is_dir():
+        raise ImageReadError(f"{shown(source)}: a folder", "give the path of a picture")
+    beside = source.with_name(f"{source.stem}-mask.png")
+    target = beside if output is None else inside(output, beside.name)
+    if target.suffix.lower() != ".png":
+        raise ConfigError(f"{shown(target)}: masks are PNG files", "give {output} a name that ends in .png")
+    return target
 
 
 def _mask_file(mask: Floats, photo: Photo) -> bytes:

@@ -16,7 +16,7 @@ from shadowmaskformer import masks
 from shadowmaskformer.arrays import Floats, average_down, from_float
 from shadowmaskformer.detect.detection import Detection
 from shadowmaskformer.errors import ImageReadError
-from shadowmaskformer.files import shown
+from shadowmaskformer.files import inside, shown
 from shadowmaskformer.light.correction import Correction
 from shadowmaskformer.light.fullsize import Restoration
 from shadowmaskformer.photo import (
@@ -174,10 +174,7 @@ def output_path(source: str | os.PathLike[str] | bytes, output: str | Path | Non
         known = sniff(source)
         source = f"photo{known.endings[0] if known else ''}"
     beside = default_output(Path(source), format)
-    if output is None:
-        return beside
-    folder = Path(output).is_dir() or str(output).endswith(("/", "\\"))
-    return Path(output) / beside.name if folder else Path(output)
+    return beside if output is None else inside(output, beside.name)
 
 
 def compare(removal: Removal) -> bytes:

@@ -259,6 +259,17 @@ def test_comparisons_are_written_too(folder: Path):
     assert statuses(remove(folder, compare=True)) == ALL_SKIPPED
 
 
+def test_results_are_made_again_for_comparisons_that_are_lacking_and_not_without_them(folder: Path):
+    assert remove(folder)["a.png"].comparison is None
+    again = remove(folder, compare=True)
+    assert statuses(again) == ALL_DONE
+    assert again["a.png"].comparison == str(folder / "out/a-no-shadow-compare.jpg")
+    assert statuses(remove(folder)) == ALL_SKIPPED
+    assert statuses(remove(folder, compare=True)) == ALL_SKIPPED
+    assert statuses(remove(folder, grow_px=2)) == ALL_DONE
+    assert statuses(remove(folder, grow_px=2, compare=True)) == ALL_DONE
+
+
 def test_without_an_output_results_lie_beside_the_photos(folder: Path):
     assert statuses(remove(folder, output=None)) == ALL_DONE
     assert (folder / "in/sub/c-no-shadow.png").exists()

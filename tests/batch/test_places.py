@@ -43,7 +43,7 @@ def test_a_plan_of_urls(remote: Any):
 def test_a_photo_at_a_url_is_done_and_then_skipped(remote: Any):
     remover, settings = ShadowRemover(method="relight"), Settings({"method": "relight"})
     found = fingerprint(ITEM, settings.fingerprint())
-    assert decide(ITEM, None, found, overwrite=False) == "make"
+    assert decide(ITEM, None, found, Settings()) == "make"
     outcome = execute(remover, ITEM, "make", settings, found)
     assert (outcome.status, outcome.error) == ("done", None)
     assert remote.ls("/out", detail=False) == ["/out/a-no-shadow.png"]
@@ -51,7 +51,7 @@ def test_a_photo_at_a_url_is_done_and_then_skipped(remote: Any):
         remote.cat("/out/a-no-shadow.png")
         == remover.remove_file(remote.cat("/in/a.png"), remote.cat("/in/a-mask.png"), name="a.png").data
     )
-    assert decide(ITEM, Earlier(outcome.facts["bytes"], found), found, overwrite=False) == "skip"
+    assert decide(ITEM, Earlier(outcome.facts["bytes"], found), found, Settings()) == "skip"
     remote.pipe("/in/a-mask.png", remote.cat("/in/a-mask.png") + b" ")
     assert fingerprint(ITEM, settings.fingerprint()) != found
 

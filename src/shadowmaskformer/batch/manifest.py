@@ -35,6 +35,7 @@ class Outcome:
         facts: what was done, as plain JSON types: width, height, share of shadow, bytes of the result.
         seconds: how long it took.
         fingerprint: of the photo, its mask and the settings, by which a change is noticed.
+        comparison: the picture of before, mask and after that was written too; None if there was none.
     """
 
     photo: str
@@ -46,12 +47,14 @@ class Outcome:
     facts: dict[str, Any] = field(default_factory=dict[str, Any])
     seconds: float = 0.0
     fingerprint: str = ""
+    comparison: str | None = None
 
     def line(self, caller: Caller = "python") -> str:
         """Return the outcome as a line of JSON, in which errors and warnings speak to `caller`."""
         error = self.error
         return json.dumps({
-            "input": self.photo, "mask": self.mask, "output": self.output, "status": self.status, **self.facts,
+            "input": self.photo, "mask": self.mask, "output": self.output, "compare": self.comparison,
+            "status": self.status, **self.facts,
             "seconds": round(self.seconds, 3), "warnings": [said(line, caller) for line in self.warnings],
             "error": error and {"type": type(error).__name__, "message": error.said(caller)},
             "fingerprint": self.fingerprint,
@@ -66,11 +69,13 @@ class Earlier:
         bytes: of the result that was written last; None if none ever was.
         fingerprint: of what the run was done with.
         bare: no shadow was found.
+        compared: before, mask and after were written too.
     """
 
     bytes: int | None
     fingerprint: str
     bare: bool = False
+    compared: bool = False
 
 
 class Manifest:
@@ -110,8 +115,8 @@ class Manifest:
         Raises:
             OutputError: the line cannot be written.
         """
-        mask = outcome.mask and absolute(outcome.mask)
-        full = replace(outcome, photo=absolute(outcome.photo), output=absolute(outcome.output), mask=mask)
+        paths = {name: vars(outcome)[name] for name in ("photo", "output", "mask", "comparison")}
+        full = replace(outcome, **{name: path and absolute(path) for name, path in paths.items()})
         if full.status == "left" or (full.status == "skipped" and full.output in self._known):
             return
         try:
@@ -137,7 +142,8 @@ def _parsed(lines: Iterable[bytes]) -> tuple[set[str], dict[str, Earlier]]:
             values = json.loads(line)
             known.add(values["output"])
             if values["status"] == "done":
-                earlier[values["output"]] = Earlier(values["bytes"], values["fingerprint"])
+                compared = values.get("compare") is not None
+                earlier[values["output"]] = Earlier(values["bytes"], values["fingerprint"], compared=compared)
             elif (values["error"] or {}).get("type") == NoShadowError.__name__:
                 written = earlier.get(values["output"])
                 earlier[values["output"]] = Earlier(written and written.bytes, values["fingerprint"], bare=True)

@@ -49,9 +49,9 @@ class Settings:
     require_mask: bool = False
 
     def fingerprint(self) -> str:
-        """Return a digest of all that decides what a result looks like."""
+        """Return a digest of all that decides what a result looks like; a comparison beside it changes nothing."""
         options = {name: value for name, value in complete(self.options).items() if name != "max_pixels"}
-        parts = [self.remover.get("method"), _version_of(self.remover), options, self.comparison]
+        parts = [self.remover.get("method"), _version_of(self.remover), options]
         return _digest(json.dumps(parts, sort_keys=True, default=str))
 
 
@@ -61,22 +61,23 @@ def fingerprint(item: Item, settings: str) -> str:
     return _digest(json.dumps([settings, states]))
 
 
-def decide(item: Item, earlier: Earlier | None, found: str, overwrite: bool) -> Action:
+def decide(item: Item, earlier: Earlier | None, found: str, settings: Settings) -> Action:
     """Decide what to do about a photo.
 
     Args:
         item: the photo.
         earlier: what the manifest knows of it.
         found: the fingerprint as it is now.
-        overwrite: a file of unknown origin may be replaced, and a shadow that was not found is looked for again.
+        settings: of the batch.
     """
     state = place_of(item.output).state(item.output)
     if state is None:
         known = earlier is not None and earlier.bare and earlier.fingerprint == found
-        return "skip" if known and not overwrite else "make"
+        return "skip" if known and not settings.overwrite else "make"
     if earlier is not None and earlier.bytes == state[0]:
-        return "skip" if earlier.fingerprint == found else "replace"
-    return "replace" if overwrite else "adopt"
+        lacks = settings.comparison and not earlier.compared and not earlier.bare
+        return "skip" if earlier.fingerprint == found and not lacks else "replace"
+    return "replace" if settings.overwrite else "adopt"
 
 
 def settle(
@@ -102,7 +103,7 @@ def settle(
     outcome: Outcome | None = None
     for _ in range(2):
         found = fingerprint(item, version)
-        action = decide(item, earlier, found, settings.overwrite)
+        action = decide(item, earlier, found, settings)
         if action == "skip":
             bare = _known_bare(item) if earlier and earlier.bare else None
             return Outcome(item.photo, item.output, "skipped", item.mask, bare, fingerprint=found)
@@ -155,7 +156,8 @@ def execute(remover: ShadowRemover, item: Item, action: Action, settings: Settin
         error = ShadowMaskFormerError(f"{shown(item.photo)}: {type(unexpected).__name__}: {unexpected}", "report this")
     status = "failed" if error else "skipped" if action == "adopt" else "done"
     seconds = time.perf_counter() - began
-    return Outcome(item.photo, item.output, status, item.mask, error, warnings, facts, seconds, found)
+    comparison = item.comparison if settings.comparison and status == "done" else None
+    return Outcome(item.photo, item.output, status, item.mask, error, warnings, facts, seconds, found, comparison)
 
 
 def _remove(

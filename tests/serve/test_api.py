@@ -136,6 +136,16 @@ def test_a_photo_without_a_shadow_is_no_server_error(server: Server):
     assert facts(requests.post(f"{server.url}/v1/mask", files={"photo": plain}))["shadows"] == []
 
 
+def test_a_job_that_failed_says_why_as_its_result_does(server: Server):
+    plain = encoded(np.full((64, 80, 3), 200, np.uint8))
+    job = requests.post(f"{server.url}/v1/jobs", files={"photo": plain}).json()
+    assert job["error"] is None
+    path = f"{server.url}/v1/jobs/{job['id']}"
+    wait_for(lambda: requests.get(path).json()["state"] == "failed")
+    assert requests.get(path).json()["error"] == requests.get(f"{path}/result").json()["error"]
+    assert requests.get(path).json()["error"]["type"] == "NoShadowError"
+
+
 def test_an_empty_mask_has_no_correction(server: Server, photo: np.ndarray, mask: np.ndarray):
     assert requests.post(f"{server.url}/v1/correction", files=photo_parts(photo, 0 * mask)).status_code == 422
 

@@ -40,14 +40,17 @@ _STATUSES: dict[int | str, str] = {
 }  # fmt: skip
 
 
+class ErrorModel(BaseModel):
+    """What was found, and what to do about it."""
+
+    type: str
+    message: str
+
+
 class Problem(BaseModel):
     """Why a request was not served."""
 
-    class _Error(BaseModel):
-        type: str
-        message: str
-
-    error: _Error
+    error: ErrorModel
 
 
 class Info(BaseModel):
@@ -68,7 +71,7 @@ class JobModel(BaseModel):
     state: State
     progress: float = Field(description="share of the work that is done, 0 to 1, as the worker counts it")
     place: int = Field(description="jobs before this one")
-    error: str | None = None
+    error: ErrorModel | None = Field(None, description="why it failed, as the result would say")
 
 
 class Health(BaseModel):
@@ -271,7 +274,7 @@ def _response(job: Job) -> Response:
 
 
 def _described(queue: Queue, job: Job) -> JobModel:
-    error = job.error.said("http") if job.error else None
+    error = ErrorModel(**problem(job.error)["error"]) if job.error else None
     return JobModel(id=job.id, state=job.state, progress=round(job.progress, 3), place=queue.place(job), error=error)
 
 

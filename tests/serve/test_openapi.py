@@ -63,3 +63,12 @@ def test_the_document_is_whole_and_describes_the_options(server: Server):
     assert "0 to 1" in fields("/v1/remove")["strength"]["description"]
     assert sorted(fields("/v1/mask")) == ["exact_mask", "frame", "hints", "invert_mask", "mask", "photo"]
     assert sorted(fields("/v1/preview")) == ["frame", "photo"]
+
+
+def test_the_document_says_where_the_token_is_asked_for():
+    with running(token="secret", threads=1) as server:
+        document = requests.get(f"{server.url}/openapi.json").json()
+        assert document["components"]["securitySchemes"]["token"]["scheme"] == "bearer"
+        for path, operations in document["paths"].items():
+            asks = requests.get(f"{server.url}{path}").status_code == 401
+            assert all(("security" in operation) == asks for operation in operations.values())

@@ -21,7 +21,7 @@ from shadowmaskformer.errors import RequestError, ShadowMaskFormerError
 from shadowmaskformer.photo import FORMATS
 from shadowmaskformer.serve import tasks
 from shadowmaskformer.serve.form import MARKING, OPTIONS, READING, documented, read_form
-from shadowmaskformer.serve.limits import Limits, error_headers, problem
+from shadowmaskformer.serve.limits import WITH_TOKEN, Limits, error_headers, problem
 from shadowmaskformer.serve.metrics import CONTENT_TYPE, Metrics
 from shadowmaskformer.serve.queue import Job, Queue, State
 
@@ -228,6 +228,7 @@ def create_app(workers: list[Worker], limits: Limits | None = None) -> FastAPI:
 
     for file in sorted(PAGE.iterdir()):
         _add_file(app, file)
+    _document_token(app)
     return app
 
 
@@ -290,6 +291,16 @@ def _handle_errors(app: FastAPI) -> None:
 
     for kind in (ShadowMaskFormerError, HTTPException, Exception):
         app.add_exception_handler(kind, answer)
+
+
+def _document_token(app: FastAPI) -> None:
+    """Say in the OpenAPI document which requests bring the token; FastAPI does not know the guard that asks for it."""
+    document = app.openapi()
+    meaning = "the server's token, if it was started with one"
+    document["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer", "description": meaning}}
+    for path, operations in document["paths"].items():
+        for operation in operations.values() if path.startswith(WITH_TOKEN) else ():
+            operation["security"] = [{"token": []}, {}]  # the empty one: a server without a token asks for none
 
 
 def _responses(*statuses: int) -> dict[int | str, dict[str, Any]]:

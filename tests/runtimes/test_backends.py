@@ -85,6 +85,14 @@ def test_the_command_names_unknown_devices_too(
     assert "--device cpu" in printed
 
 
+@pytest.mark.parametrize("command", ["remove", "mask", "serve"])
+def test_help_names_every_device_and_the_default_of_pytorch(command: str, capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit):
+        main([command, "--help"])
+    printed = " ".join(capsys.readouterr().out.split())
+    assert f"cpu; on PyTorch also {', '.join(BACKENDS['torch'].devices[1:])} (default: cpu; on PyTorch a GPU" in printed
+
+
 @needs_engine
 def test_a_device_that_the_runtime_lacks_names_the_runtime_that_has_it(tiny_weights: Path):
     with pytest.raises(ConfigError, match=r"'native' runs on cpu, not on 'cuda:1'.*runtime=\"torch\"") as caught:

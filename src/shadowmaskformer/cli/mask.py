@@ -59,12 +59,20 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--mask", help="a rough mask, to be widened to the shadow's edge")
     how = parser.add_argument_group("how")
     how.add_argument("--weights", help="shipped name, folder, hf:owner/name, .onnx or .xml file (default: detector)")
-    how.add_argument("--runtime", choices=tuple(BACKENDS), help="default: native, the fastest on a CPU")
-    how.add_argument("--device", help="cpu, cuda, mps (default: cpu; others run on PyTorch)")
+    add_runtime(how)
     how.add_argument("--threads", type=int, help="CPU threads (default: all)")
     add_reading(how)
     parser.add_argument("--json", action="store_true", help="print machine-readable output, one line of JSON")
     parser.add_argument("-q", "--quiet", action="store_true", help="print errors only")
+
+
+def add_runtime(group: argparse._ActionsContainer) -> None:  # pyright: ignore[reportPrivateUsage]
+    """Add the options that say what runs the network, and where."""
+    group.add_argument("--runtime", choices=tuple(BACKENDS), help="default: native, the fastest on a CPU")
+    group.add_argument(
+        "--device",
+        help="cpu; on PyTorch also cuda, mps, xpu (default: cpu; on PyTorch a GPU if there is one)",
+    )
 
 
 def add_reading(group: argparse._ArgumentGroup) -> None:  # pyright: ignore[reportPrivateUsage]

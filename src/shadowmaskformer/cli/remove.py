@@ -41,8 +41,7 @@ import sys
 import time
 from pathlib import Path
 
-from shadowmaskformer.cli.mask import add_hints, add_reading, hints_of
-from shadowmaskformer.runtimes import BACKENDS
+from shadowmaskformer.cli.mask import add_hints, add_reading, add_runtime, hints_of
 
 HELP = "remove the shadow from a photo"
 
@@ -96,12 +95,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     how.add_argument("--method", choices=("network", "relight"), default="network",
                      help="relight uses no network; it measures the light along the shadow's edge")  # fmt: skip
     how.add_argument("--weights", help="shipped name, folder, hf:owner/name, .onnx or .xml file (default: default)")
-    how.add_argument(
-        "--runtime",
-        choices=tuple(BACKENDS),
-        help="default: native, the fastest on a CPU",
-    )
-    how.add_argument("--device", help="cpu, cuda, mps (default: cpu; others run on PyTorch)")
+    add_runtime(how)
     how.add_argument("--threads", type=int, help="CPU threads (default: all; 1 for each of many workers)")
     add_reading(how)
     how.add_argument("--drop-metadata", action="store_true", help="leave out EXIF, texts and resolution; colours stay")

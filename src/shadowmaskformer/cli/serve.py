@@ -16,7 +16,7 @@ from __future__ import annotations
 import argparse
 import os
 
-from shadowmaskformer.runtimes import BACKENDS
+from shadowmaskformer.cli.mask import add_runtime
 
 HELP = "a page in the browser, and an API"
 
@@ -32,8 +32,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--workers", type=int, metavar="N", help="photos at a time (default: 2)")
     parser.add_argument("--no-browser", action="store_true", help="do not open the page")
     parser.add_argument("--weights", help="shipped name, folder, hf:owner/name, .onnx or .xml file (default: default)")
-    parser.add_argument("--runtime", choices=tuple(BACKENDS), help="default: native, the fastest on a CPU")
-    parser.add_argument("--device", help="cpu, cuda, mps (default: cpu; others run on PyTorch)")
+    add_runtime(parser)
 
 
 def run(args: argparse.Namespace) -> int:

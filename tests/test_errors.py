@@ -5,7 +5,7 @@ import pickle
 import pytest
 
 from shadowmaskformer import errors
-from shadowmaskformer.errors import ImageReadError, Notice, OutputError, said, spell
+from shadowmaskformer.errors import ImageReadError, Notice, OutputError, RequestError, said, spell
 
 
 def test_one_error_speaks_every_callers_language():
@@ -30,6 +30,11 @@ def test_quotes_belong_to_python_alone():
 def test_errors_and_notices_survive_pickling(line: ImageReadError | Notice):
     again = pickle.loads(pickle.dumps(line))
     assert (str(again), again.said("command")) == (str(line), "x; --frame 1")
+
+
+def test_a_refused_request_survives_pickling():
+    again = pickle.loads(pickle.dumps(RequestError("full", "try again", status=503, retry_after=2)))
+    assert (str(again), again.http_status, again.retry_after) == ("full; try again", 503, 2)
 
 
 def test_plain_lines_are_said_as_they_are():

@@ -8,6 +8,7 @@ line, `overwrite=true` over HTTP. Each class has an exit code and an HTTP status
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import ClassVar, Literal
 
 Caller = Literal["python", "command", "http"]
@@ -50,6 +51,10 @@ def spell(text: str, caller: Caller) -> str:
     return _OPTION.sub(option, text)
 
 
+def _line(message: str, remedy: str, caller: Caller) -> str:
+    return f"{message}; {spell(remedy, caller)}" if remedy else message
+
+
 class ShadowMaskFormerError(Exception):
     """Base class: catch this to catch everything below.
 
@@ -67,7 +72,7 @@ class ShadowMaskFormerError(Exception):
 
     def said(self, caller: Caller) -> str:
         """Return the line as `caller` would write it."""
-        return f"{self.message}; {spell(self.remedy, caller)}" if self.remedy else self.message
+        return _line(self.message, self.remedy, caller)
 
     def __str__(self) -> str:
         return self.said("python")
@@ -172,6 +177,10 @@ class RequestError(ShadowMaskFormerError):
         super().__init__(message, remedy)
         self.http_status, self.retry_after = status, retry_after
 
+    def __reduce__(self) -> tuple[partial[RequestError], tuple[str, str]]:
+        make = partial(RequestError, status=self.http_status, retry_after=self.retry_after)
+        return make, (self.message, self.remedy)
+
 
 class Notice(str):
     """A line worth telling, such as a warning; as a string it speaks Python, `said` spells it for other callers."""
@@ -181,7 +190,7 @@ class Notice(str):
 
     def __new__(cls, message: str, remedy: str = "") -> Notice:
         """Make the line; arguments as for `ShadowMaskFormerError`."""
-        self = super().__new__(cls, f"{message}; {spell(remedy, 'python')}" if remedy else message)
+        self = super().__new__(cls, _line(message, remedy, "python"))
         self.message, self.remedy = message, remedy
         return self
 
@@ -190,7 +199,7 @@ class Notice(str):
 
     def said(self, caller: Caller) -> str:
         """Return the line as `caller` would write it."""
-        return f"{self.message}; {spell(self.remedy, caller)}" if self.remedy else self.message
+        return _line(self.message, self.remedy, caller)
 
 
 def said(line: str, caller: Caller) -> str:

@@ -13,7 +13,7 @@ import pytest
 
 from shadowmaskformer import files as output
 from shadowmaskformer.errors import OutputError
-from shadowmaskformer.files import check_output, shown, write_atomically
+from shadowmaskformer.files import check_output, make_folder, shown, write_atomically
 
 root_only = pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may write everywhere")
 
@@ -227,3 +227,11 @@ def test_any_name_can_be_written(name: str, tmp_path: Path) -> None:
 
 def test_messages_escape_what_would_break_a_terminal() -> None:
     assert shown("a\nb\x1b[31m\udcff ü.png") == "a\\nb\\x1b[31m\\udcff ü.png"
+
+
+def test_a_folder_that_cannot_be_made_names_itself_and_the_remedy(tmp_path: Path):
+    make_folder(tmp_path / "a" / "b")
+    make_folder(tmp_path / "a" / "b")
+    (tmp_path / "file").touch()
+    with pytest.raises(OutputError, match=r"file/b: cannot be made .*choose another output"):
+        make_folder(tmp_path / "file" / "b")

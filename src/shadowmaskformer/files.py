@@ -1,4 +1,4 @@
-"""Write results to disk whole or not at all, and never over a source."""
+"""Write results to disk whole or not at all, and never over a source; show names in messages."""
 
 from __future__ import annotations
 
@@ -39,6 +39,17 @@ def shown(path: str | os.PathLike[str]) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
+def first_ten(names: Iterable[str]) -> str:
+    """Return the first ten of `names`, and how many more there are.
+
+    >>> first_ten(["a", "b"]), first_ten("abcdefghijkl")
+    ('a, b', 'a, b, c, d, e, f, g, h, i, j and 2 more')
+    """
+    listed = list(names)
+    more = f" and {len(listed) - 10} more" if len(listed) > 10 else ""
+    return ", ".join(listed[:10]) + more
+
+
 def inside(output: str | os.PathLike[str], name: str) -> Path:
     """Return the file that `output` means: `name` in it if it is a folder, or is written as one, else itself.
 
@@ -47,6 +58,14 @@ def inside(output: str | os.PathLike[str], name: str) -> Path:
     """
     folder = Path(output).is_dir() or os.fspath(output).endswith(("/", "\\"))
     return Path(output) / name if folder else Path(output)
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder for results, and those above it."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OutputError(f"{shown(path)}: cannot be made ({error.strerror})", "choose another {output}") from error
 
 
 def check_output(

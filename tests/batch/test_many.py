@@ -15,7 +15,6 @@ import shadowmaskformer
 from pictures import opened
 from shadowmaskformer.batch import Outcome, Worker, local, many, remove_many, work
 from shadowmaskformer.batch.manifest import MANIFEST
-from shadowmaskformer.batch.places import make_folder
 from shadowmaskformer.errors import (
     ConfigError,
     DiskFullError,
@@ -27,6 +26,7 @@ from shadowmaskformer.errors import (
     WeightsError,
     WorkerDiedError,
 )
+from shadowmaskformer.files import make_folder
 
 
 @pytest.fixture

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from shadowmaskformer.batch.places import absolute, make_folder
+from shadowmaskformer.batch.places import absolute
 from shadowmaskformer.errors import Caller, NoShadowError, OutputError, ShadowMaskFormerError, said
-from shadowmaskformer.files import as_output_error, shown
+from shadowmaskformer.files import as_output_error, make_folder, shown
 
 MANIFEST = "shadowmaskformer-manifest.jsonl"
 

@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Protocol
 
 from shadowmaskformer.errors import ImageReadError, MissingExtraError, OutputError, first_line
-from shadowmaskformer.files import check_output, shown, write_atomically
+from shadowmaskformer.files import check_output, make_folder, shown, write_atomically
 from shadowmaskformer.photo import ImageSource
 
 State = tuple[int, str]
@@ -200,14 +200,6 @@ class _Named(io.BytesIO):
     def __init__(self, name: str, data: bytes) -> None:
         super().__init__(data)
         self.name = name
-
-
-def make_folder(path: Path) -> None:
-    """Make a folder for results, and those above it."""
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise OutputError(f"{shown(path)}: cannot be made ({error.strerror})", "choose another {output}") from error
 
 
 def _visible(name: str) -> bool:

@@ -15,7 +15,8 @@ import argparse
 import sys
 from pathlib import Path
 
-from shadowmaskformer.errors import ConfigError, MissingExtraError, OutputError
+from shadowmaskformer.errors import ConfigError, MissingExtraError
+from shadowmaskformer.files import make_folder
 from shadowmaskformer.runtimes import BACKENDS
 
 HELP = "time the runtimes against the plain network"
@@ -69,7 +70,7 @@ def run(args: argparse.Namespace) -> int:
     if args.train:
         workloads += [Workload(_size(text), training=True) for text in args.train_sizes]
     if args.output:
-        _make_folder(args.output)
+        make_folder(args.output)
     computer = machine()
     print(f"{computer['processor']}, {computer['cores']} cores; medians of {args.rounds} rounds")
     if computer["load_at_start"] and computer["load_at_start"][0] > 1:
@@ -110,10 +111,3 @@ def _size(text: str) -> tuple[int, int]:
     if min(height, width) < 1:
         raise ConfigError(f"size {text!r} has no pixels; both sides must be at least 1")
     return height, width
-
-
-def _make_folder(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise OutputError(f"cannot write to {folder}: {error.strerror}; give another folder with -o") from error

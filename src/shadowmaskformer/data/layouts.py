@@ -25,6 +25,7 @@ from typing import Literal
 
 from shadowmaskformer.data.pictures import FORMATS
 from shadowmaskformer.errors import DatasetError
+from shadowmaskformer.files import first_ten
 from shadowmaskformer.photo import endings
 
 PICTURE_SUFFIXES = endings(FORMATS)
@@ -125,17 +126,6 @@ class Dataset:
                 "remove them; `shadowmaskformer data check` lists them all",
             )
         return self._triplets[name]
-
-
-def first_ten(names: Iterable[str]) -> str:
-    """Return the first ten of `names`, and how many more there are.
-
-    >>> first_ten(["a", "b"])
-    'a, b'
-    """
-    listed = list(names)
-    more = f" and {len(listed) - 10} more" if len(listed) > 10 else ""
-    return ", ".join(listed[:10]) + more
 
 
 def open_dataset(folder: str | os.PathLike[str]) -> Dataset:

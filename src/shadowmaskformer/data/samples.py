@@ -25,13 +25,13 @@ from PIL import Image
 from shadowmaskformer.arrays import Floats, Levels, from_float, to_float
 from shadowmaskformer.data import adjust, derive
 from shadowmaskformer.data.augment import Augment, change_light, draw_box, jitter_mask, turn
-from shadowmaskformer.data.layouts import Triplet, first_ten
+from shadowmaskformer.data.layouts import Triplet
 from shadowmaskformer.data.pictures import read_dataset_mask, read_rgb, resize, size_of
 from shadowmaskformer.data.scenes import content_key, fingerprint
 from shadowmaskformer.data.synthetic import draw as draw_shadow
 from shadowmaskformer.data.synthetic import paste_decoy
 from shadowmaskformer.errors import ConfigError, DatasetError, ImageReadError, OutputError
-from shadowmaskformer.files import write_atomically
+from shadowmaskformer.files import first_ten, write_atomically
 from shadowmaskformer.light import relight
 from shadowmaskformer.machine import usable_cores
 

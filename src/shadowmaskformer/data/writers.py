@@ -21,7 +21,7 @@ from shadowmaskformer.data.layouts import WHOLE, Dataset, Triplet, pictures_in, 
 from shadowmaskformer.data.pictures import read_dataset_mask, read_rgb, resize
 from shadowmaskformer.data.synthetic import draw
 from shadowmaskformer.errors import DatasetError, ImageReadError, OutputError
-from shadowmaskformer.files import write_atomically
+from shadowmaskformer.files import make_folder, write_atomically
 from shadowmaskformer.machine import usable_cores
 
 Progress = Callable[[int, int], None]
@@ -216,10 +216,7 @@ def _write_all(work: list[_Output], overwrite: bool, progress: Progress | None) 
     result = Written()
     failed: list[str] = []
     for folder in {path.parent for job in work for path in job.paths}:
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise OutputError(f"{folder}: {error.strerror}", "choose another {output}") from error
+        make_folder(folder)
     todo = [job for job in work if overwrite or not all(path.exists() for path in job.paths)]
     result.already_there = len(work) - len(todo)
     for done, (job, made) in enumerate(_in_portions(todo), start=1):

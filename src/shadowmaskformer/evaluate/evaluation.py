@@ -10,7 +10,6 @@ from pathlib import Path
 
 from shadowmaskformer import data, machine
 from shadowmaskformer.data import adjust
-from shadowmaskformer.data.layouts import first_ten
 from shadowmaskformer.data.scenes import SAME_PICTURE
 from shadowmaskformer.errors import EvaluationError
 from shadowmaskformer.evaluate.gallery import Gallery
@@ -18,6 +17,7 @@ from shadowmaskformer.evaluate.methods import MaskSource, Predictions, ScoredMet
 from shadowmaskformer.evaluate.protocols import PictureScores, Protocol
 from shadowmaskformer.evaluate.runner import Rows, RowStore, run
 from shadowmaskformer.evaluate.summary import Summary, summarise
+from shadowmaskformer.files import first_ten
 
 ALL, UNSEEN = "all", "unseen scenes"
 

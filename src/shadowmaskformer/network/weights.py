@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shadowmaskformer.arrays import Floats
-from shadowmaskformer.errors import ConfigError, MissingExtraError, OutputError, WeightsError, first_line
-from shadowmaskformer.files import write_atomically
+from shadowmaskformer.errors import ConfigError, MissingExtraError, WeightsError, first_line
+from shadowmaskformer.files import make_folder, write_atomically
 from shadowmaskformer.network.config import BIAS_HIDDEN, NetworkConfig, UConfig
 from shadowmaskformer.network.kinds import config_from_dict, config_to_dict, kind_of
 from shadowmaskformer.network.steps import step_shapes
@@ -187,10 +187,7 @@ def save(folder: str | Path, config: NetworkConfig, arrays: Mapping[str, NDArray
     dtype = np.float16 if half else np.float32
     data = serialise({key: np.ascontiguousarray(array, dtype) for key, array in arrays.items()})
     text = json.dumps({"format_version": FORMAT_VERSION, **config_to_dict(config)}, indent=2) + "\n"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise OutputError(f"{folder}: cannot be made ({error.strerror})", "choose another folder") from error
+    make_folder(folder)
     write_atomically(folder / CONFIG_FILE, text.encode(), overwrite=True)
     write_atomically(folder / WEIGHTS_FILE, data, overwrite=True)
     return folder / WEIGHTS_FILE

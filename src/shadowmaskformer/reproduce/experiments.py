@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from shadowmaskformer import data
-from shadowmaskformer.data.layouts import first_ten
 from shadowmaskformer.data.scenes import scene_groups
 from shadowmaskformer.errors import ConfigError
 from shadowmaskformer.evaluate import published
 from shadowmaskformer.evaluate.evaluation import Evaluation, EvaluationSet, evaluate
 from shadowmaskformer.evaluate.methods import EvaluationPicture, Input, MaskSource, RemoverMethod, ScoredMethod
 from shadowmaskformer.evaluate.protocols import Protocol, protocols
+from shadowmaskformer.files import first_ten
 from shadowmaskformer.report import figures
 from shadowmaskformer.report.evaluation import build
 from shadowmaskformer.report.page import Illustration, Report, Section

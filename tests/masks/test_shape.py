@@ -10,6 +10,7 @@ from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
 
 from shadowmaskformer import masks
+from shadowmaskformer.arrays import average_down
 from shadowmaskformer.errors import ConfigError
 
 SIZE = (32, 48)
@@ -48,6 +49,13 @@ def test_resizing_stays_within_the_levels(mask: NDArray[np.float32], height: int
     assert resized.shape == (height, width)
     assert resized.min() >= mask.min() - 1e-6
     assert resized.max() <= mask.max() + 2e-6
+
+
+@given(soft_masks, st.integers(1, 20), st.integers(1, 20))
+def test_with_its_photo_a_mask_shrinks_as_photos_do(mask: NDArray[np.float32], height: int, width: int) -> None:
+    shrinks = height <= mask.shape[0] and width <= mask.shape[1]
+    expected = average_down(mask, height, width) if shrinks else masks.resize(mask, height, width)
+    assert np.array_equal(masks.resize_with_photo(mask, height, width), expected)
 
 
 @given(hard_masks, st.integers(1, 4))

@@ -11,7 +11,17 @@ from shadowmaskformer.masks.read import (
     snap,
     strengthen,
 )
-from shadowmaskformer.masks.shape import Mask, blend_weight, check_distance, feather, grow, invert, resize, shrink
+from shadowmaskformer.masks.shape import (
+    Mask,
+    blend_weight,
+    check_distance,
+    feather,
+    grow,
+    invert,
+    resize,
+    resize_with_photo,
+    shrink,
+)
 
 __all__ = [
     "Mask",
@@ -28,6 +38,7 @@ __all__ = [
     "prepare",
     "read_mask",
     "resize",
+    "resize_with_photo",
     "shrink",
     "snap",
     "strengthen",

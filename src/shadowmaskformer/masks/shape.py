@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from shadowmaskformer.arrays import box_mean
+from shadowmaskformer.arrays import average_down, box_mean
 from shadowmaskformer.errors import ConfigError
 
 Mask = NDArray[np.float32]
@@ -61,6 +61,22 @@ def resize(mask: Mask, height: int, width: int) -> Mask:
     # Through contiguous copies, so that memory is read in order.
     columns = np.ascontiguousarray(_resize_rows(np.ascontiguousarray(mask.T), width).T)
     return _rounded_off(_resize_rows(columns, height))
+
+
+def resize_with_photo(mask: Mask, height: int, width: int) -> Mask:
+    """Return the mask at the size of a copy of its photo: one that `average_down` made stays aligned with it.
+
+    Args:
+        mask: (h, w), [0, 1].
+        height: rows of the copy.
+        width: columns of the copy.
+
+    Returns:
+        (height, width), [0, 1].
+    """
+    if height <= mask.shape[0] and width <= mask.shape[1]:
+        return average_down(mask, height, width)
+    return resize(mask, height, width)
 
 
 def _resize_rows(values: Mask, count: int) -> Mask:

@@ -117,13 +117,6 @@ class RemovedFile:
         }
 
 
-def resized(mask: Floats, height: int, width: int) -> Floats:
-    """Return a mask of any size at another one."""
-    if height <= mask.shape[0] and width <= mask.shape[1]:
-        return average_down(mask, height, width)
-    return masks.resize(mask, height, width)
-
-
 def _count(detection: Detection | None) -> int | None:
     return None if detection is None else len(detection.shadows)
 
@@ -184,7 +177,7 @@ def compare(removal: Removal) -> bytes:
     height, width = max(1, round(photo.height * scale)), max(1, round(photo.width * scale))
     gap = max(2, width // 80)
     strip = np.full((height, 3 * width + 2 * gap, 3), 255, np.uint8)
-    mask = np.repeat(resized(removal.mask, height, width)[..., None], 3, axis=2)
+    mask = np.repeat(masks.resize_with_photo(removal.mask, height, width)[..., None], 3, axis=2)
     panels = (average_down(photo.pixels, height, width), mask, average_down(removal.after.pixels, height, width))
     for index, panel in enumerate(panels):
         left = index * (width + gap)

@@ -32,7 +32,7 @@ from shadowmaskformer.network.weights import DEFAULT
 from shadowmaskformer.photo import ImageSource, Photo, load_file, name_of, path_of, read_photo
 from shadowmaskformer.photo.accept import is_file, is_tensor
 from shadowmaskformer.removal import adapters, task
-from shadowmaskformer.removal.job import Finding, Removal, RemovedFile, output_path, remove_file, resized
+from shadowmaskformer.removal.job import Finding, Removal, RemovedFile, output_path, remove_file
 from shadowmaskformer.removal.options import Options, complete
 from shadowmaskformer.runtimes import BACKENDS, Session, backend, check_device, check_threads, load_session
 
@@ -335,7 +335,7 @@ class ShadowRemover:
             reduce = functools.cache(functools.partial(average_down, photo.pixels))
             marked, detection, notes = self._mark(photo, mask, hints, chosen, reduce)
             size = fit_pixels(photo.height, photo.width, self.working_pixels)
-            small, reduced_mask = reduce(*size), resized(marked, *size)
+            small, reduced_mask = reduce(*size), masks.resize_with_photo(marked, *size)
             told = masks.describe(reduced_mask, small, name=photo.name, inverted=chosen["invert_mask"])
             warnings = (*photo.warnings, *notes, *told)
             if not marked.any():
@@ -380,7 +380,7 @@ class ShadowRemover:
             if detection.note:
                 notes.append(Notice(f"{photo.name}: {detection.note}", "{exact_mask=True} keeps it"))
         if grow_px := chosen["grow_px"]:
-            marked = resized(marked, photo.height, photo.width)
+            marked = masks.resize_with_photo(marked, photo.height, photo.width)
             marked = masks.grow(marked, grow_px) if grow_px > 0 else masks.shrink(marked, -grow_px)
         return marked, detection, notes
 

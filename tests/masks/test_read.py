@@ -354,6 +354,14 @@ def test_an_inverted_mask_is_reported_with_the_option_that_turns_it() -> None:
     assert not masks.looks_inverted(square(), shaded(square()))
 
 
+def test_a_black_shadow_is_said_to_be_a_guess() -> None:
+    photo = shaded(square())
+    marked = square() > 0
+    photo[marked] = np.where(np.arange(marked.sum()) % 5 < 2, 0.01, photo[marked].T).T
+    (line,) = masks.describe(square(), photo, name="yard.jpg")
+    assert line == "yard.jpg: 41% of the shadow is black, so what lies there is a guess"
+
+
 def test_a_large_dark_side_does_not_make_a_mask_look_inverted() -> None:
     photo = shaded(square())
     photo[:, 40:] = 0.02

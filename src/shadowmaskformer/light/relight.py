@@ -11,9 +11,7 @@ sharp where it touches what casts it and softens with the distance. If the middl
 lies off the edge, the mask was drawn too wide or too narrow, and the bands are measured again from where the
 edge should be. A pixel of depth `k` in the penumbra has lost `k` times the light, in the logarithm.
 
-Two things come last. Sun from one side models every grain of the ground, light from the whole sky does not, so the
-contrast of fine texture is raised a little in the shadow, where it is strong enough to be texture and not noise. And
-what would come out brighter than the lit ground around it was lit already: it gets less light, down to none.
+The last touches (`finish.py`) change the light that is given back a little from pixel to pixel.
 
 All constants were chosen on the training part of SRD; lengths are fractions of the picture's size.
 """
@@ -28,10 +26,11 @@ import numpy as np
 from shadowmaskformer.arrays import box_mean, sample
 from shadowmaskformer.errors import ArrayError
 from shadowmaskformer.light.correction import Correction
+from shadowmaskformer.light.finish import finish
 from shadowmaskformer.light.patches import Falls, measure_falls
-from shadowmaskformer.light.tone import WHITE, brightened, brighter, log_light
+from shadowmaskformer.light.tone import brightened, brighter, log_light
 
-RULE = 6
+RULE = 7
 """Counts up when `relight` answers otherwise: networks that start from its picture are trained on one rule."""
 
 _CELLS = 20  # along the picture's side
@@ -43,11 +42,6 @@ _NEARLY, _CLEAR = 0.9, 0.8  # a shadow is as soft as the depth `_NEARLY` lies in
 _TOO_WIDE = 3 / 256  # a mask drawn wider than this is measured a second time from the true edge
 _WHOLE = 0.5  # how strongly a cell's penumbra is drawn towards the whole shadow's
 _SOFTENED = 2  # pixels beside the edge in which it is found between the pixels
-_GRAIN = 0.0014  # how fine texture is that sunlight raises
-_RAISED = 0.7  # by what share, were it not for the next two
-_NOISE, _STRONG = 0.1, 0.2  # at these contrasts, in the logarithm of light, half is left: less of noise, less of print
-_SPECK = 0.003  # how far around it a pixel is averaged to see whether it is too bright
-_TOO_BRIGHT = 0.05  # how much brighter than the lit ground that is, in the logarithm of light
 _FAINT = 0.05  # depth up to which a photo stays as it was; from twice that on the correction counts in full
 
 
@@ -123,7 +117,7 @@ class Light:
         lost: logarithm of the light that the shadow took in the middle of each cell, (rows, columns, 3).
         profiles: share of the shadow's depth across the edge in each cell, (rows, columns, 2 R).
         distance: distance of the box's pixels to the shadow's edge, positive inside.
-        finish: factor by which the light that the box's pixels get back is changed in the end, (H, W).
+        finish: factor by which the light that the box's pixels get back is changed in the end, (H, W, 1 or 3).
     """
 
     size: tuple[int, int]
@@ -181,7 +175,7 @@ class Light:
         """Return the light to give back, (N, M, 3), at the given distances and places of the box."""
         added = _enlarge(self.lost, self.grid, rows, columns)
         added *= _depth(distance, rows, columns, self.profiles, self.grid)[:, :, None]
-        added *= sample(self.finish[:, :, None], rows, columns)
+        added *= sample(self.finish, rows, columns)
         return added
 
 
@@ -193,55 +187,37 @@ def measure(photo: np.ndarray, mask: np.ndarray) -> Light | None:
     size = _checked_size(photo, mask)
     if not (mask > 0.5).any():
         return None
-    light, softness = _measure(photo, mask, size, 1.0)
-    return _measure(photo, mask, size, softness)[0] if softness > _SOFT else light
+    return _measure(photo, mask, size)
 
 
-def _measure(photo: np.ndarray, mask: np.ndarray, size: tuple[int, int], softness: float) -> tuple[Light, float]:
-    """Return the light, measured as far from the edge as suits a shadow of `softness`, and how soft it looks then."""
-    side = _side(size)
-    reach = int(np.ceil(max(_BAND, _PENUMBRA) * softness * side)) + 1
+def _measure(photo: np.ndarray, mask: np.ndarray, size: tuple[int, int], softness: float | None = None) -> Light:
+    """Measure the light as far from the edge as suits a shadow of `softness`; None finds out how soft it is."""
+    side, far = _side(size), softness or 1.0
+    reach = int(np.ceil(max(_BAND, _PENUMBRA) * far * side)) + 1
     box = _box_around(mask > 0.5, reach)
-    photo, mask = photo[box], mask[box]
-    light = log_light(photo)
-    grid = _Grid.over(mask.shape, side)
-    distance = _signed_distance(mask, reach)
-    pairs = _edge_pairs(photo, distance, grid, softness)
-    whole, profiles = _penumbra(light, distance, pairs, grid, softness)
+    seen, marked = photo[box], mask[box]
+    light = log_light(seen)
+    grid = _Grid.over(marked.shape, side)
+    distance = _signed_distance(marked, reach)
+    pairs = _edge_pairs(seen, distance, grid, far)
+    whole, profiles = _penumbra(light, distance, pairs, grid, far)
     astray = _edge_astray(whole, grid)
     if astray and (distance > astray).any():
         distance = distance - np.float32(astray)
-        pairs = _edge_pairs(photo, distance, grid, softness)
-        whole, profiles = _penumbra(light, distance, pairs, grid, softness)
-    falls = measure_falls(photo, light, distance, side, edge=_EDGE * softness)
-    lost = _loss_per_cell(light, distance, falls, grid)
+        pairs = _edge_pairs(seen, distance, grid, far)
+        whole, profiles = _penumbra(light, distance, pairs, grid, far)
+    inner = float(np.interp(_NEARLY, whole, _middles(whole)))
+    found = min(inner / (_CLEAR * _EDGE * side), _SOFTEST)
+    if softness is None and found > _SOFT:
+        return _measure(photo, mask, size, found)
+    falls = measure_falls(seen, light, distance, side, edge=_EDGE * far)
+    cells = _loss_per_cell(light, distance, falls, grid)
     rows, columns = map(np.arange, distance.shape)
-    depth = _depth(distance, rows, columns, profiles, grid)
-    added = depth * _enlarge(lost, grid, rows, columns).mean(axis=2)
+    depth, lost = _depth(distance, rows, columns, profiles, grid), _enlarge(cells, grid, rows, columns)
     everywhere = np.ones((grid.rows, grid.columns), bool)
     limit = falls.brightest(grid.places(everywhere)).reshape(grid.rows, grid.columns, 1).astype(np.float32)
-    finish = _finish(light.mean(axis=2), depth, added, _enlarge(limit, grid, rows, columns)[:, :, 0], side)
-    inner = float(np.interp(_NEARLY, whole, _middles(whole)))
-    return Light(size, box, grid, lost, profiles, distance, finish), min(inner / (_CLEAR * _EDGE * side), _SOFTEST)
-
-
-def _finish(gray: np.ndarray, depth: np.ndarray, added: np.ndarray, limit: np.ndarray, side: float) -> np.ndarray:
-    """Return the factor on the light given back that sharpens texture and holds back what was lit already.
-
-    Args:
-        gray: logarithm of the photo's light, (H, W), as the next three.
-        depth: of the shadow, [0, 1].
-        added: logarithm of the light to give back.
-        limit: logarithm of the light of the brightest lit ground around.
-        side: of the square with the whole picture's area, in pixels.
-    """
-    relit = np.minimum(gray + added, WHITE)
-    texture = relit - _blurred(relit, round(_GRAIN * side))
-    strength = np.square(texture)
-    strength *= np.float32(_RAISED) / ((strength + np.float32(_NOISE**2)) * (1 + strength / np.float32(_STRONG**2)))
-    beyond = np.maximum(_blurred(relit, max(round(_SPECK * side), 1)) - limit - np.float32(_TOO_BRIGHT), 0)
-    change = (depth * texture * strength - beyond) / np.maximum(added, np.float32(1e-3))
-    return 1 + np.clip(change, -1, 1)
+    touches = finish(seen, light, depth, lost, _enlarge(limit, grid, rows, columns)[:, :, 0], side)
+    return Light(size, box, grid, cells, profiles, distance, touches)
 
 
 def _edge_pairs(photo: np.ndarray, distance: np.ndarray, grid: _Grid, softness: float) -> _Pairs:
@@ -341,10 +317,6 @@ def _depth(
     here, there = (tall[row, at, before] * (1 - towards) + tall[row, at, after] * towards for at in (left, right))
     depth[row, column] = here + (across - left) * (there - here)
     return depth
-
-
-def _blurred(plane: np.ndarray, radius: int) -> np.ndarray:
-    return box_mean(box_mean(plane, radius), radius)
 
 
 def _middles(profile: np.ndarray) -> np.ndarray:

@@ -25,6 +25,8 @@ _HUE_TOLERANCE = 24 / 255
 
 # Size of the reduced pictures in which the two sides of a border are compared, and width of the compared bands.
 _COMPARED_SIDE, _COMPARED_BAND = 256, 4
+# Below this level nothing is left to bring back; how much of a shadow must be so to say it.
+_BLACK, _MUCH_BLACK = 12 / 255, 0.25
 
 
 def prepare(
@@ -323,7 +325,17 @@ def describe(mask: Mask, photo: NDArray[np.float32], *, name: str = "", inverted
     if looks_inverted(mask, photo):
         line = f"{where}the mask looks inverted: it marks the brighter side of its border"
         return [Notice(line, "if it is, leave {invert_mask} out" if inverted else "if it is, use {invert_mask=True}")]
+    black = _black_share(mask, photo)
+    if black > _MUCH_BLACK:
+        return [f"{where}{black:.0%} of the shadow is black, so what lies there is a guess"]
     return []
+
+
+def _black_share(mask: Mask, photo: NDArray[np.float32]) -> float:
+    """Return the share of the shadow that is black, looked at here and there."""
+    step = max(1, max(mask.shape) // _COMPARED_SIDE)
+    shadow = photo[::step, ::step][mask[::step, ::step] > 0.5]
+    return float(np.mean(shadow.max(axis=1) < _BLACK)) if len(shadow) else 0.0
 
 
 def _reduced(mask: Mask, photo: NDArray[np.float32]) -> tuple[Mask, Mask]:

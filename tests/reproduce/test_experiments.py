@@ -8,6 +8,7 @@ import pytest
 from shadowmaskformer import data
 from shadowmaskformer.cli import main
 from shadowmaskformer.errors import ConfigError
+from shadowmaskformer.network import embedding
 from shadowmaskformer.reproduce import experiments
 from shadowmaskformer.reproduce.workshop import Run, Trained, Workshop, write_lists
 
@@ -46,6 +47,13 @@ def test_runs_are_shared_between_experiments():
     assert len(names) == len(set(names))
     assert names.count("base") == 1
     assert "held out" in names
+
+
+def test_an_embedding_of_a_users_own_is_compared(monkeypatch):
+    monkeypatch.setitem(embedding.EMBEDDINGS, "mine", embedding.EMBEDDINGS["plain"])
+    runs = experiments.runs_needed(["embedding"], held_out=False, timed=True)
+    assert {run.name for run in runs} == {"base", "plain", "mape-01", "mape-physical", "mine"}
+    assert Run("mine", ("embedding=mine",)) in runs
 
 
 def test_held_out_scenes_leave_training(shared_scene, tmp_path):

@@ -8,6 +8,8 @@ And a relit pixel is only as good as the level it comes from. In the dark one le
 colour above all, and so is one pixel more or less along a sharp edge. How far each pixel may be off is known, so it is
 drawn towards the mean around it, to which good pixels count more, the more doubtful it is and the plainer the ground:
 the noise of a deep shadow and the line along its edge go, texture stays.
+
+Constants were compared on the training part of SRD, and pairs from other cameras were scored beside them each time.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ def finish(
 ) -> np.ndarray:
     """Return the factor by which to change the light given back, (H, W, 3), or (H, W, 1) in small pictures.
 
-    Pictures too small for fine texture have averaged their noise away. Networks are trained on such.
+    Pictures too small for fine texture have averaged most of their noise away, and stay as they are.
 
     Args:
         photo: RGB, (H, W, 3), [0, 1].

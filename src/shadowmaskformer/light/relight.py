@@ -13,7 +13,7 @@ edge should be. A pixel of depth `k` in the penumbra has lost `k` times the ligh
 
 The last touches (`finish.py`) change the light that is given back a little from pixel to pixel.
 
-All constants were chosen on the training part of SRD; lengths are fractions of the picture's size.
+The constants here were chosen on the training part of SRD; lengths are fractions of the picture's size.
 """
 
 from __future__ import annotations
@@ -369,7 +369,7 @@ def _sum_of_neighbours(cells: np.ndarray) -> np.ndarray:
 
 
 def _enlarge(cells: np.ndarray, grid: _Grid, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    """Return cell values (rows, columns, 3) as a smooth picture (N, M, 3), bilinear."""
+    """Return cell values (rows, columns, C) as a smooth picture (N, M, C), bilinear."""
     return sample(cells, _place(rows, grid.rows, grid.side), _place(columns, grid.columns, grid.side))
 
 

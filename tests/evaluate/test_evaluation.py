@@ -18,7 +18,7 @@ from shadowmaskformer.evaluate import (
     evaluate,
     protocols,
 )
-from shadowmaskformer.report.results import interval_table, protocols_table, results_table
+from shadowmaskformer.report.results import extremes_table, interval_table, protocols_table, results_table
 
 STANDARD = [PROTOCOLS["istd-256"], PROTOCOLS["istd-full"]]
 DATASET = MaskSource("dataset")
@@ -154,6 +154,20 @@ def test_table_puts_published_rows_beside_ours_with_protocol_and_masks(istd, tmp
     assert "istd-256" in table.caption
     assert "dataset" in table.caption
     assert "n/a" not in interval_table(found, STANDARD[0]).text()
+
+
+def test_a_picture_without_a_shadow_does_not_scramble_worst_and_best(istd, tmp_path):
+    # As read from disk, the picture without S-PSNR comes between the others.
+    for letter in "ABC":
+        folder = istd / "test" / f"test_{letter}"
+        (folder / "93-1.png").rename(folder / "90-2.png")
+    used = PROTOCOLS["as-used"]
+    found = evaluate(EvaluationSet.open(istd), [Input()], [used], DATASET, tmp_path / "out", workers=0)
+    ranked = found.ranked("Input", used)
+    scores = [score for _, score in ranked]
+    assert {name for name, _ in ranked} == {"90-1", "91-1", "92-1"}
+    assert scores == sorted(scores, reverse=True)
+    assert "nan" not in extremes_table(found, used).text()
 
 
 def test_all_protocols_stand_side_by_side(istd, tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,7 @@ from shadowmaskformer.data.scenes import SAME_PICTURE
 from shadowmaskformer.errors import EvaluationError
 from shadowmaskformer.evaluate.gallery import Gallery
 from shadowmaskformer.evaluate.methods import MaskSource, Predictions, ScoredMethod, removal_code
-from shadowmaskformer.evaluate.protocols import PictureScores, Protocol
+from shadowmaskformer.evaluate.protocols import Protocol
 from shadowmaskformer.evaluate.runner import Rows, RowStore, run
 from shadowmaskformer.evaluate.summary import Summary, summarise
 from shadowmaskformer.files import first_ten
@@ -108,13 +109,16 @@ class Evaluation:
         rows = self.rows[method].get(protocol.name, {})
         return summarise(protocol, [rows[name] for name in sorted(rows) if name in names])
 
-    def ranked(self, method: str, protocol: Protocol) -> list[tuple[str, PictureScores]]:
-        """Return the pictures by error, best first: the error over the frame, or S-PSNR under `as-used`."""
+    def ranked(self, method: str, protocol: Protocol) -> list[tuple[str, float]]:
+        """Return pictures and errors, best first: the error over the frame, or S-PSNR under `as-used`.
+
+        Pictures without a finite number, such as the S-PSNR of an empty mask, have no rank.
+        """
         names = self.test.subsets[ALL]
         rows = {k: v for k, v in self.rows[method].get(protocol.name, {}).items() if k in names}
-        if protocol.as_used:
-            return sorted(rows.items(), key=lambda item: -item[1].psnr.shadow)
-        return sorted(rows.items(), key=lambda item: item[1].error.all)
+        found = {name: row.psnr.shadow if protocol.as_used else row.error.all for name, row in rows.items()}
+        finite = [(name, value) for name, value in found.items() if math.isfinite(value)]
+        return sorted(finite, key=lambda item: item[1], reverse=protocol.as_used)
 
     def label(self, method: str) -> str:
         """Return the method's name, marked partial where results are missing."""

@@ -176,8 +176,7 @@ def _abstract(evaluation: Evaluation, best: str) -> str:
 
 def _pictures(evaluation: Evaluation, methods: Sequence[ScoredMethod], masks: MaskSource, best: str) -> Section:
     protocol = evaluation.protocols[0]
-    found = evaluation.ranked(best, protocol)
-    ranked = [name for name, row in found if math.isfinite(row.psnr.shadow if protocol.as_used else row.error.all)]
+    ranked = [name for name, _ in evaluation.ranked(best, protocol)]
     middle = len(ranked) // 2
     groups = [
         ("worst", "Worst", list(reversed(ranked[-SHOWN:]))),

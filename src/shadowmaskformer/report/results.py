@@ -149,8 +149,7 @@ def extremes_table(evaluation: Evaluation, protocol: Protocol, count: int = 3) -
     """Return the worst and the best pictures of each method."""
     rows: list[Row] = []
     for method in evaluation.methods:
-        found = evaluation.ranked(method, protocol)
-        ranked = [(name, row.psnr.shadow if protocol.as_used else row.error.all) for name, row in found]
+        ranked = evaluation.ranked(method, protocol)
         worst, best = ranked[: -count - 1 : -1], ranked[:count]
         cells = [", ".join(f"{name} ({error:.2f})" for name, error in part) for part in (worst, best)]
         rows.append(Row([evaluation.label(method), *cells]))

@@ -254,6 +254,18 @@ def test_a_changed_recipe_is_not_resumed_unless_allowed(data: Path, tmp_path: Pa
     assert train.run(longer, data, out, resume=True, allow_change=["steps"]).steps == 3
 
 
+def test_a_run_shortened_below_what_it_did_keeps_its_weights(data: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    with signal_when(lambda: max(losses(out), default=0) >= 3, signal.SIGTERM):
+        assert not train.run(dataclasses.replace(QUICK, steps=100000, validations=1), data, out).finished
+    shorter = dataclasses.replace(QUICK, steps=2, validations=1)
+    result = train.run(shorter, data, out, resume=True, allow_change=["steps"])
+    assert (result.finished, result.steps >= 3) == (True, True)
+    assert result.best is not None
+    assert (out / "best" / "model.safetensors").is_file()
+    assert train.run(shorter, data, out, resume=True).best == result.best
+
+
 def test_changed_data_is_not_resumed(tmp_path: Path) -> None:
     data = write_pairs(tmp_path / "pairs")
     config = dataclasses.replace(QUICK, steps=2, validations=1)

@@ -185,6 +185,9 @@ def run(
                 if validate:
                     processes.wait()
         if leader is not None:
+            if progress >= 1 and at.best is None:  # resumed with a length that it had passed, before any validation
+                leader.validate()
+                leader.save(validated=True, stopping=False)
             leader.close()
         if at.bad_steps > 1 and not stop:
             raise _diverged(at, out)

@@ -64,6 +64,8 @@ def test_every_key_can_be_overridden(text: str, key: str, value: object) -> None
         ("seed=-1", "seed 0"),
         ('batches=["4"]', 'batches .* holds "4"'),
         ("losses.l1=high", 'losses .* holds "high"'),
+        ("augment.flop=0.5", "unknown key 'flop' in the recipe's augment table; known: crop, smallest_crop, flip"),
+        ("augment.flip=2.0", "augment.flip is 2.0"),
         ("sizes.0=32", "sizes is no table"),
         ("seed.x=1", "seed is no table"),
     ],

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from shadowmaskformer.data.augment import Augment
 from shadowmaskformer.data.samples import check_truth
 from shadowmaskformer.errors import ConfigError
 from shadowmaskformer.network.config import NetworkConfig, check_fields
@@ -126,6 +127,7 @@ class TrainConfig:
         if self.precision not in ("float32", "mixed"):
             raise ConfigError(f"precision is {self.precision!r}; choose float32 or mixed")
         check_truth(self.truth)
+        Augment(**check_fields(Augment, self.augment, source="the recipe's augment table"))
         self.model_config()
 
     def model_config(self) -> NetworkConfig:

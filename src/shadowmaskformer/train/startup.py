@@ -199,10 +199,6 @@ def open_samples(
     quiet: bool,
 ) -> tuple[Samples, Validation | None]:
     """Decode the pictures once into `cache`; only the leading process gets the validation."""
-    try:
-        augment = Augment(**config.augment)
-    except TypeError as error:
-        raise ConfigError(f"bad key in the recipe's augment table: {error}") from error
     if not processes.leads:
         processes.wait()
     # By name: runs that split the data differently share one cache and must find it in one order.
@@ -222,7 +218,7 @@ def open_samples(
         pictures, size = config.validation_pictures, config.validation_size
         validation = task.validation(groups, also, pictures=pictures, size=size)
         processes.wait()
-    return samples(split.train, augment), validation
+    return samples(split.train, Augment(**config.augment)), validation
 
 
 def _decoded(

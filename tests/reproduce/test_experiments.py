@@ -126,6 +126,31 @@ def test_unknown_experiment_is_wrong_usage(istd, tmp_path, capsys):
     assert "mask-quality" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("--limit", "0"), ("--budget-minutes", "nan"), ("--budget-minutes", "inf"), ("--budget-minutes", "0")],
+)
+def test_limits_that_leave_nothing_are_wrong_usage(istd, tmp_path, trained, capsys, option, value):
+    words = ["--data", str(istd), "-o", str(tmp_path / "report"), "--mask-source", "dataset", option, value]
+    assert main(["reproduce", "--all", *words]) == 2
+    error = capsys.readouterr().err
+    assert option.strip("-") in error
+    assert f"is {value}" in error
+    assert trained == []
+    assert not (tmp_path / "report").exists()
+
+
+def test_unseen_scenes_are_searched_once(shared_scene, tmp_path, trained, monkeypatch):
+    pytest.importorskip("matplotlib")
+    searched: list[int] = []
+    search = data.unseen_scenes
+    monkeypatch.setattr(data, "unseen_scenes", lambda test, train: searched.append(1) or search(test, train))
+    words = ["--data", str(shared_scene), "-o", str(tmp_path / "report"), "--mask-source", "dataset", "--workers", "0"]
+    for _ in range(2):
+        assert main(["reproduce", "--experiment", "recipes", *words]) == 0
+    assert searched == [1]
+
+
 @pytest.mark.slow
 def test_a_real_run_trains_within_its_budget_and_is_not_trained_twice(istd, tmp_path):
     pytest.importorskip("torch")

@@ -19,6 +19,7 @@ the same command again to continue after an interruption. The report lists what 
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 import time
 from pathlib import Path
@@ -77,8 +78,10 @@ def run(args: argparse.Namespace) -> int:
     names = list(experiments.NAMES) if args.all else args.experiment
     if unknown := [name for name in names if name not in experiments.NAMES]:
         raise ConfigError(f"no experiment {unknown[0]!r}", f"choose from {', '.join(experiments.NAMES)}")
-    if args.budget_minutes is not None and args.budget_minutes <= 0:
-        raise ConfigError(f"--budget-minutes is {args.budget_minutes:g}", "give more than 0")
+    if args.budget_minutes is not None and not 0 < args.budget_minutes < math.inf:
+        raise ConfigError(f"--budget-minutes is {args.budget_minutes:g}", "give a positive number")
+    if args.limit is not None and args.limit < 1:
+        raise ConfigError(f"limit is {args.limit}", "give at least {limit=1}")
     figures.require()
     masks = evaluate.MaskSource(args.mask_source)
     scenes: list[str] = []
@@ -90,7 +93,7 @@ def run(args: argparse.Namespace) -> int:
         scenes = [line.strip() for line in lines if line.strip()]
     tune_allocator()
     started = time.monotonic()
-    test = evaluate.EvaluationSet.open(args.data, "test", args.limit)
+    test = evaluate.EvaluationSet.open(args.data, "test", args.limit, memory=args.output / "rows")
     held_out_folder, held_out = None, frozenset[str]()
     if "generalisation" in names:
         dataset = data.open_dataset(args.data)

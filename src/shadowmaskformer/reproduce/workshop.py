@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from shadowmaskformer import data, train
-from shadowmaskformer.light.relight import RULE
 from shadowmaskformer.network import weights
 from shadowmaskformer.train.journal import DESCRIPTION, read_log
 
@@ -97,7 +96,7 @@ class Workshop:
             config = self._config(run)
             hours = None if self.minutes is None else self.minutes / 60
             begun = (out / DESCRIPTION).is_file()
-            cache = self.folder / f"cache-{run.held_out}"
+            cache = self.folder / ("cache-without-held-out" if run.held_out else "cache-all-scenes")
             result = train.run(config, source, out, hours, resume=begun, cache=cache, quiet=self._quiet)
             if not result.finished:
                 raise KeyboardInterrupt
@@ -113,7 +112,8 @@ class Workshop:
         pictures = data.fingerprint(data.open_dataset(source).split("train", allow_unpaired=True))
         config = self._config(run)
         shapes = weights.parameter_shapes(config.model_config())
-        text = json.dumps([pictures, config.to_dict(), self.minutes, shapes, RULE], sort_keys=True)
+        facts = train.task_of(config).facts()
+        text = json.dumps([pictures, config.to_dict(), self.minutes, shapes, facts], sort_keys=True)
         return f"{config.variant}-{config.embedding}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
 

@@ -9,13 +9,14 @@ from shadowmaskformer.train.config import TrainConfig, load_recipe
 
 if TYPE_CHECKING:
     from shadowmaskformer.train.loop import RunResult, run
+    from shadowmaskformer.train.tasks import task_of
 
-__all__ = ["RunResult", "TrainConfig", "load_recipe", "run"]
+__all__ = ["RunResult", "TrainConfig", "load_recipe", "run", "task_of"]
 
 
 def __getattr__(name: str) -> Any:
-    # The loop needs PyTorch; recipes can be read without it.
-    if name not in ("run", "RunResult"):
+    # The loop and its tasks need PyTorch; recipes can be read without it.
+    if name not in ("run", "RunResult", "task_of"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:
         from shadowmaskformer.train import loop

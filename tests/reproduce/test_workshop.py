@@ -1,0 +1,53 @@
+"""`Workshop`: a run is trained anew when what determines it changes, and only then."""
+
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+
+from shadowmaskformer import train
+from shadowmaskformer.light import relight
+from shadowmaskformer.reproduce.workshop import Run, Workshop
+from shadowmaskformer.train.loop import RunResult
+
+
+@pytest.fixture
+def folders(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Path, Path]]:
+    """Stands in for training; folder and cache of each run that was trained."""
+    asked: list[tuple[Path, Path]] = []
+
+    def run(config: object, source: Path, out: Path, hours: float | None, *, cache: Path, **_: object) -> RunResult:
+        asked.append((out, cache))
+        out.mkdir(parents=True)
+        return RunResult(out, 1, 1.0, None, finished=True)
+
+    monkeypatch.setattr(train, "run", run)
+    return asked
+
+
+def workshop(istd: Path, folder: Path) -> Workshop:
+    return Workshop(istd, istd, folder, recipe="paper", minutes=None, say=lambda line: None)
+
+
+@pytest.mark.parametrize(("embedding", "trainings"), [("mape", 1), ("mape-physical", 2)])
+def test_another_floor_concerns_only_networks_that_start_from_it(
+    istd: Path,
+    tmp_path: Path,
+    folders: list[tuple[Path, Path]],
+    monkeypatch: pytest.MonkeyPatch,
+    embedding: str,
+    trainings: int,
+) -> None:
+    run = Run("any", (f"embedding={embedding}",))
+    workshop(istd, tmp_path).train(run)
+    monkeypatch.setattr(relight, "RULE", "another")
+    workshop(istd, tmp_path).train(run)
+    assert len(folders) == trainings
+
+
+def test_caches_are_named_by_what_they_hold(istd: Path, tmp_path: Path, folders: list[tuple[Path, Path]]) -> None:
+    shop = workshop(istd, tmp_path)
+    shop.train(Run("all"))
+    shop.train(Run("some", ("seed=1",), held_out=True))
+    assert [cache.name for _, cache in folders] == ["cache-all-scenes", "cache-without-held-out"]

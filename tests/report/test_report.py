@@ -1,6 +1,7 @@
 """Tables and the report in every form; published rows as printed."""
 
 import csv
+import dataclasses
 import io
 import math
 import re
@@ -11,6 +12,7 @@ from shadowmaskformer.evaluate import PROTOCOLS, EvaluationSet, Input, MaskSourc
 from shadowmaskformer.report import evaluation as evaluation_report
 from shadowmaskformer.report.figures import Drawing
 from shadowmaskformer.report.page import Illustration, Report, Section
+from shadowmaskformer.report.results import NO_MASK, results_table
 from shadowmaskformer.report.tables import Column, Row, Table
 
 
@@ -84,6 +86,34 @@ def test_evaluation_report_shows_pictures_and_fingerprint(istd, tmp_path):
     assert test.fingerprint in page
     assert page.count("data:image/") >= 5
     assert "ShadowMaskFormer" in page
+
+
+def test_regions_are_those_of_given_masks_only_where_they_are(istd, tmp_path):
+    pytest.importorskip("matplotlib")
+    test = EvaluationSet.open(istd, limit=1)
+    said: list[str] = []
+    for name in ("dataset", str(istd / "test" / "test_B")):
+        masks = MaskSource(name)
+        found = evaluate(test, [Input()], [PROTOCOLS["istd-256"]], masks, tmp_path / "out", workers=0)
+        said.append(evaluation_report.build(found, [Input()], masks).facts["Masks"])
+    assert said == [
+        "dataset; methods get them, and S / NS are their regions",
+        "folder test_B, regions from the data set",
+    ]
+
+
+def test_a_method_that_is_published_twice_names_its_sources(istd, tmp_path):
+    test = dataclasses.replace(EvaluationSet.open(istd), dataset="istd+")
+    protocol = PROTOCOLS["istd-256"]
+    found = evaluate(test, [Input()], [protocol], MaskSource("dataset"), tmp_path / "out", workers=0)
+    names = [str(row.cells[0]) for row in results_table(found, protocol).rows if not row.ours]
+    assert len(set(names)) == len(names)
+    assert "ShadowFormer (RASM's table, ISTD+ 256×256)" in names
+    assert "ShadowMaskFormer" in names
+
+
+def test_the_published_input_was_given_no_mask():
+    assert {row.mask for row in published.load() if row.method == "Input"} == {NO_MASK}
 
 
 def test_published_rows_name_known_protocols_and_sources():

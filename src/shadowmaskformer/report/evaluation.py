@@ -58,12 +58,13 @@ def build(
     """
     test, first = evaluation.test, evaluation.protocols[0]
     best = _best_method(evaluation, first)
+    same = "; methods get them, and S / NS are their regions" if masks.folder is None else ""
     report = Report(
         title=f"Shadow removal on {test.name}",
         abstract=_abstract(evaluation, best),
         facts={
             "Data": f"{test.name}, {len(test.triplets)} pictures, fingerprint {test.fingerprint}",
-            "Masks": f"{evaluation.masks}; methods get them, and S / NS are their regions",
+            "Masks": evaluation.masks + same,
             "Protocols": ", ".join(protocol.name for protocol in evaluation.protocols),
             "Versions": ", ".join(f"{name} {version}" for name, version in versions().items()),
         },

@@ -30,11 +30,13 @@ def results_table(evaluation: Evaluation, protocol: Protocol, subset: str = ALL)
         columns += [Column(_SHORT[region], group=title, digits=digits, best=best) for region in regions]
     rows: list[Row] = []
     if subset == ALL:
-        for row in published.select(test.dataset, protocol.name):
+        printed = published.select(test.dataset, protocol.name)
+        methods = [row.method for row in printed]
+        for row in printed:
             numbers = [getattr(getattr(row, measure), region) for measure, *_ in measures for region in regions]
             rows.append(
                 Row(
-                    [_noted(row), row.params_m, row.mask, *numbers],
+                    [_noted(row, twice=methods.count(row.method) > 1), row.params_m, row.mask, *numbers],
                     ours=False,
                     contends=row.method != "Input",
                 )
@@ -176,5 +178,7 @@ def protocols_table(evaluation: Evaluation) -> Table:
     return Table("protocols", f"{evaluation.test.name}: protocols side by side", caption, columns, rows)
 
 
-def _noted(row: published.Published) -> str:
-    return f"{row.method} ({row.note})" if row.note else row.method
+def _noted(row: published.Published, *, twice: bool) -> str:
+    """Return the method with what to know about the row; its source, too, where another row has the name."""
+    notes = ", ".join(note for note in (row.source if twice else "", row.note) if note)
+    return f"{row.method} ({notes})" if notes else row.method

@@ -107,7 +107,7 @@ def test_one_experiment_says_what_it_left_out(istd, tmp_path, trained):
     words = ["--data", str(istd), "-o", str(tmp_path / "report"), "--mask-source", "dataset", "--limit", "1"]
     assert main(["reproduce", "--experiment", "generalisation", *words, "--workers", "0"]) == 0
     text = (tmp_path / "report" / "report.md").read_text()
-    assert "could be held out" in text
+    assert "could be held out; name scenes with --hold-out" in text
     assert "not asked for" in text
     assert trained == []
 

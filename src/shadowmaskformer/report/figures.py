@@ -328,7 +328,7 @@ def _figure(width: float, height: float) -> Any:
     try:
         from matplotlib.figure import Figure
     except ModuleNotFoundError as error:
-        raise MissingExtraError("figures need matplotlib", "run: pip install 'shadowmaskformer[evaluate]'") from error
+        raise _no_matplotlib() from error
     return Figure(figsize=(width, height), dpi=DPI, layout="constrained")
 
 

@@ -190,21 +190,19 @@ def hold_out(dataset: data.Dataset, folder: Path, scenes: Sequence[str] = ()) ->
         The reduced data set's folder, None if nothing can be held out; and the test pictures of the held-out scenes.
     """
     train, test = dataset.split("train", allow_unpaired=True), dataset.split("test", allow_unpaired=True)
-    if scenes:
-        wanted = set(scenes)
-        known = {name for t in (*train, *test) for name in (t.scene, t.name)}
-        if unknown := sorted(wanted - known):
-            raise ConfigError(f"no scene or picture is called {first_ten(unknown)}", "`data check` shows the names")
+    wanted = set(scenes)
+    known = {name for t in (*train, *test) for name in (t.scene, t.name)}
+    if unknown := sorted(wanted - known):
+        raise ConfigError(f"no scene or picture is called {first_ten(unknown)}", "`data check` shows the names")
+    groups = scene_groups([*train, *test])  # may read every clean picture
+    of_test = dict(zip((t.name for t in test), groups[len(train) :], strict=True))
+    if wanted:
         names = frozenset(t.name for t in test if {t.scene, t.name} & wanted)
-        groups = scene_groups([*train, *test])
-        of_test = dict(zip((t.name for t in test), groups[len(train) :], strict=True))
         out = {of_test[name] for name in names} | {
             group for t, group in zip(train, groups, strict=False) if {t.scene, t.name} & wanted
         }
     else:
-        groups = scene_groups([*train, *test])
         shared = set(groups[: len(train)]) & set(groups[len(train) :])
-        of_test = dict(zip((t.name for t in test), groups[len(train) :], strict=True))
         out = set[int]()
         limit = max(1, round(HELD_OUT_SHARE * len(test)))
         taken = 0
@@ -356,7 +354,7 @@ def _generalisation(setting: Setting, outcome: Outcome) -> None:
     """Add a comparison of training with and without some scenes, on the test pictures of those scenes."""
     if not setting.held_out:
         reason = (
-            "no scored test picture shows a scene that could be held out; name the scenes to hold out, "
+            "no scored test picture shows a scene that could be held out; name scenes with --hold-out, "
             "or score more pictures"
         )
         outcome.left_out.append(("generalisation", reason))

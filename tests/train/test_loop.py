@@ -286,6 +286,17 @@ def test_the_bar_shows_loss_speed_and_time_left(data: Path, tmp_path: Path, caps
     assert re.search(r"100%\|.*loss 0\.\d+, \d+ kpixel/s, 00:00 left", capsys.readouterr().err)
 
 
+def test_a_finished_run_says_so_and_draws_no_bar(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    config = dataclasses.replace(QUICK, steps=2, validations=1)
+    train.run(config, data, tmp_path / "run")
+    with caplog.at_level("INFO", logger=loop.__name__):
+        train.run(config, data, tmp_path / "run", resume=True, quiet=False)
+    assert "the run was finished already, after 2 steps" in caplog.text
+    assert "%|" not in capsys.readouterr().err
+
+
 def test_nothing_to_resume_is_said(data: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no run to resume"):
         train.run(QUICK, data, tmp_path / "run", resume=True)

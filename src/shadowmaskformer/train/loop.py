@@ -140,6 +140,8 @@ def run(
         schedule = Schedule(config, len(samples), hours * 3600 if hours is not None else None)
         progress = schedule.progress(at.step, at.drawn, at.elapsed_s)
         leader = None if validation is None else _Leader(out, config, task, validation, learner, at)
+        if leader is not None and progress >= 1:
+            logger.info("the run was finished already, after %d steps", at.step)
 
         def plan(step: int, drawn: int) -> Request | None:
             progress = schedule.progress(step, drawn, at.elapsed_s)
@@ -157,7 +159,8 @@ def run(
             world=processes.world,
         )
         started, stop = time.monotonic() - at.elapsed_s, False
-        with source, _stop_signals() as stop_wanted, _Bar(hidden=quiet or leader is None, progress=progress) as bar:
+        hidden = quiet or leader is None or progress >= 1
+        with source, _stop_signals() as stop_wanted, _Bar(hidden=hidden, progress=progress) as bar:
             while progress < 1 and not stop:
                 batch = source.next().to(processes.device)
                 rate = learning_rate_at(config, progress)

@@ -383,6 +383,15 @@ def test_a_format_that_browsers_do_not_read_works_too(page: Page):
     assert data.startswith(b"\x89PNG")
 
 
+def test_of_an_animation_the_first_picture_is_worked_on(page: Page):
+    first, second = (Image.fromarray(levels) for levels in (small_photo(), 255 - small_photo()))
+    with_mask(page, encoded(first, "GIF", save_all=True, append_images=[second], duration=100))
+    page.click("#remove")
+    idle(page, "done")
+    name, _ = saved(page, lambda: page.click("#save"))
+    assert name.endswith(".png")
+
+
 def test_what_is_not_a_picture_is_refused_in_words(page: Page):
     drop(page, notes_txt=b"Dear diary")
     page.wait_for_selector("#toast")

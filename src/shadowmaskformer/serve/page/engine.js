@@ -57,6 +57,9 @@ const factsOf = (answer) => {
 };
 
 const isThere = () => ask("/healthz").then(() => true, () => false);
+/** Of an animation the browser shows the first picture, so that is the one to work on. */
+const FIRST = { frame: 0 };
+
 /** Resolves when the server answers again. */
 export async function back() { while (!(await isThere())) await pause(1); }
 export const info = async () => (await ask("/v1/info")).json();
@@ -76,13 +79,14 @@ export async function correction(photo, mask, options, { signal } = {}) {
 
 /** Make a picture to look at from a format that this browser does not read. */
 export async function preview(photo, { signal } = {}) {
-  const answer = await ask("/v1/preview", { method: "POST", body: form({ photo }), signal });
+  const answer = await ask("/v1/preview", { method: "POST", body: form({ photo, ...FIRST }), signal });
   return { ...factsOf(answer), picture: await answer.blob() };
 }
 
 /** Remove the shadow at full size; `progress(share)` is called on the way. */
 export async function remove(photo, mask, options, { signal, progress = () => {} } = {}) {
-  let job = await (await ask("/v1/jobs", { method: "POST", body: form({ photo, mask, ...options }), signal })).json();
+  const body = form({ photo, mask, ...FIRST, ...options });
+  let job = await (await ask("/v1/jobs", { method: "POST", body, signal })).json();
   const path = `/v1/jobs/${job.id}`;
   try {
     while (job.state === "waiting" || job.state === "running") {

@@ -44,6 +44,8 @@ def test_shadows_are_listed_and_chosen(demo: Path, tmp_path: Path, capsys: pytes
     said = json.loads(capsys.readouterr().out)
     assert len(said["shadows"]) == len(lines)
     assert said["shadows"][0]["share"] > 0.01
+    assert main(["mask", str(demo), "--only", "1", "-o", str(tmp_path / "again.png")]) == 0
+    assert f"1 of {len(lines)} shadows, {100 * said['share']:.0f} % of the photo" in capsys.readouterr().out
     assert main(["mask", str(demo), "--only", "99", "-o", str(tmp_path / "other.png")]) == 2
     assert "there is no shadow 99" in capsys.readouterr().err
 

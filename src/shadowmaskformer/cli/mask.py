@@ -213,7 +213,10 @@ def run(args: argparse.Namespace) -> int:
     elif not args.quiet:
         if found.note:
             print(found.note, file=sys.stderr)
-        what = f"{len(chosen)} of {found}" if args.only else f"{found}"
+        what = f"{found}"
+        if args.only:
+            share = 100 * sum(shadow.share for shadow in chosen)
+            what = f"{len(chosen)} of {len(found.shadows)} shadows, {share:.0f} % of the photo"
         if target:
             print(f"{shown(target)}  ({what}, {time.perf_counter() - began:.1f} s)")
         else:

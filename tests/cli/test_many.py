@@ -150,7 +150,17 @@ def test_watching_ends_with_ctrl_c(files: Path):
     out, err = running.communicate(timeout=30)
     assert running.returncode == 130
     assert out.startswith("2 done in ")
-    assert err.count("\n") == 1
+    assert err.splitlines() == ["watching in; Ctrl-C ends it", "interrupted; the same command goes on from here"]
+
+
+def test_only_folders_are_watched(files: Path, capsys: pytest.CaptureFixture[str]):
+    assert remove("in/a.png", "-o", "out", "--watch") == 2
+    assert "give folders only" in capsys.readouterr().err
+
+
+def test_workers_do_not_make_one_photo_many(files: Path):
+    assert remove("in/a.png", "--mask", "mask.png", "--workers", "1", "-o", "one.png") == 0
+    assert Path("one.png").exists()
 
 
 def test_photos_without_a_shadow_are_counted_and_explained(files: Path, capsys: pytest.CaptureFixture[str]):

@@ -18,7 +18,7 @@ from shadowmaskformer.cli.progress import ProgressBar
 if TYPE_CHECKING:
     from shadowmaskformer.batch import Outcome
 
-_ONLY_MANY = ("recursive", "masks", "require_mask", "watch", "workers", "manifest", "address")
+_ONLY_MANY = ("recursive", "masks", "require_mask", "watch", "manifest", "address")
 
 
 def is_meant(args: argparse.Namespace) -> bool:
@@ -31,12 +31,15 @@ def is_meant(args: argparse.Namespace) -> bool:
 def run(args: argparse.Namespace) -> int:
     from shadowmaskformer.batch import remove_many
     from shadowmaskformer.errors import ConfigError, NoShadowError, ShadowMaskFormerError
+    from shadowmaskformer.files import shown
     from shadowmaskformer.removal.options import Options
 
     if "-" in (*args.photos, args.output, args.mask):
         raise ConfigError("many photos cannot come from or go to a pipe", "give files and folders")
     if args.hint or args.no_shadow or args.box or args.scribbles:
         raise ConfigError("hints are places in one photo", "give one photo")
+    if args.watch and not all(Path(photo).is_dir() for photo in args.photos):
+        raise ConfigError("--watch waits for photos to arrive in a folder", "give folders only")
     if args.mask and args.masks:
         raise ConfigError("--mask is one mask for all, --masks a folder", "give one of them")
     options: Options = {name: vars(args)[name] for name in Options.__annotations__ if name in vars(args)}  # type: ignore[assignment]
@@ -57,6 +60,8 @@ def run(args: argparse.Namespace) -> int:
         contextlib.redirect_stdout(sys.stderr),
     ):  # fmt: skip
         show = _Show(args, bar, stdout)
+        if args.watch and not args.quiet:
+            print(f"watching {', '.join(map(shown, args.photos))}; Ctrl-C ends it", file=sys.stderr)
         try:
             if batch.total:
                 bar(0, batch.total)

@@ -490,6 +490,13 @@ def test_batches_of_tensors_work(relighter: ShadowRemover, photo: np.ndarray, ma
         relighter.remove(batch[0, :2], several[0])
 
 
+def test_a_picture_without_a_shadow_stays_as_it_is_in_a_batch(caplog: pytest.LogCaptureFixture):
+    torch = pytest.importorskip("torch")
+    bare = torch.full((2, 3, 48, 64), 200, dtype=torch.uint8)
+    assert torch.equal(ShadowRemover(method="relight").remove(bare), bare)
+    assert "picture 2 of 2: no shadow found" in caplog.text
+
+
 WITHOUT_THREADS = """
 import resource, sys
 from pathlib import Path

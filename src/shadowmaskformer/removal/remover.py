@@ -225,7 +225,7 @@ class ShadowRemover:
             its border are bit-identical to the input.
 
         Raises:
-            NoShadowError: no mask was given, and no shadow found.
+            NoShadowError: no mask was given, and no shadow found. In a batch, such a picture stays as it is.
         """
         complete(options)
         if is_file(image):
@@ -238,7 +238,11 @@ class ShadowRemover:
         if is_tensor(image) and image.ndim == 4:
             results = image.new_empty(image.shape)
             for index, marked in enumerate(adapters.masks_of_batch(mask, len(image))):
-                results[index] = self.remove(image[index], marked, hints=hints, **options)
+                try:
+                    results[index] = self.remove(image[index], marked, hints=hints, **options)
+                except NoShadowError:
+                    results[index] = image[index]
+                    log.warning("picture %d of %d: no shadow found, so it is not changed", index + 1, len(image))
             return results
 
         def restore(photo: Photo) -> Photo:

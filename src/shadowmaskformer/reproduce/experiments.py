@@ -14,7 +14,7 @@ from pathlib import Path
 
 from shadowmaskformer import data
 from shadowmaskformer.data.scenes import scene_groups
-from shadowmaskformer.errors import ConfigError
+from shadowmaskformer.errors import ConfigError, Notice
 from shadowmaskformer.evaluate import published
 from shadowmaskformer.evaluate.evaluation import Evaluation, EvaluationSet, evaluate
 from shadowmaskformer.evaluate.methods import EvaluationPicture, Input, MaskSource, RemoverMethod, ScoredMethod
@@ -353,11 +353,11 @@ def _mask_quality(setting: Setting, outcome: Outcome) -> None:
 def _generalisation(setting: Setting, outcome: Outcome) -> None:
     """Add a comparison of training with and without some scenes, on the test pictures of those scenes."""
     if not setting.held_out:
-        reason = (
-            "no scored test picture shows a scene that could be held out; name scenes with --hold-out, "
-            "or score more pictures"
+        reason = Notice(
+            "no scored test picture shows a scene that could be held out",
+            "name scenes with {hold_out}, or score more pictures",
         )
-        outcome.left_out.append(("generalisation", reason))
+        outcome.left_out.append(("generalisation", reason.said("command")))
         return
     (_, base), (_, removal) = setting.trained(BASE), setting.trained(HELD_OUT)
     evaluation = setting.score([Input(), base, removal])

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from shadowmaskformer.cli import main
 from shadowmaskformer.errors import ConfigError, EvaluationError
 from shadowmaskformer.evaluate import (
     PROTOCOLS,
@@ -198,6 +199,23 @@ def test_weights_are_loaded_once_and_only_if_a_row_is_missing(istd, tmp_path, ti
         evaluate(EvaluationSet.open(istd), [method], STANDARD, DATASET, tmp_path / "out", workers=0)
     assert sorted(loads) == ["arrays", "remover"]
     assert method.params_m == pytest.approx(sum(a.size for a in read(weights.locate(tiny_weights)).values()) / 1e6)
+
+
+def test_an_export_and_another_runtime_score_like_the_weights(istd, tmp_path, tiny_weights):
+    for module in ("torch", "onnx", "onnxscript", "onnxruntime"):
+        pytest.importorskip(module)
+    exported = tmp_path / "tiny.onnx"
+    assert main(["export", "--to", "onnx", "--weights", str(tiny_weights), "-o", str(exported)]) == 0
+    methods = [
+        RemoverMethod(str(tiny_weights)),
+        RemoverMethod(str(tiny_weights), "torch", runtime="torch", device="cpu"),
+        RemoverMethod(str(exported)),
+    ]
+    assert len({method.identity for method in methods}) == 3
+    assert methods[2].params_m == methods[0].params_m
+    found = evaluate(EvaluationSet.open(istd, limit=1), methods, STANDARD[:1], DATASET, tmp_path / "out", workers=0)
+    errors = [found.summary(method.name, STANDARD[0]).value("error", "all") for method in methods]
+    assert errors == pytest.approx([errors[0]] * 3, rel=1e-2)
 
 
 def test_a_mask_folder_that_is_not_there_is_refused_when_it_is_named(tmp_path):

@@ -21,6 +21,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from shadowmaskformer.cli.mask import add_runtime
+
 if TYPE_CHECKING:
     from shadowmaskformer import evaluate
 
@@ -33,6 +35,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--weights", nargs="+", default=[], metavar="W", help="weights to run: shipped names, folders or files"
     )
+    add_runtime(parser)
     parser.add_argument(
         "--predictions", nargs="+", default=[], type=Path, metavar="DIR", help="folders of result pictures"
     )
@@ -110,7 +113,7 @@ def run(args: argparse.Namespace) -> int:
     side = None if args.size == "original" else int(args.size)
     methods += [evaluate.Predictions(folder, side) for folder in args.predictions]
     methods += [evaluate.RemoverMethod(None) for _ in dict.fromkeys(args.method)]
-    methods += [evaluate.RemoverMethod(weights) for weights in args.weights]
+    methods += [evaluate.RemoverMethod(w, runtime=args.runtime, device=args.device) for w in args.weights]
 
     with ProgressBar(test.name) as bar:
 

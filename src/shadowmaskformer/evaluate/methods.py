@@ -33,11 +33,13 @@ from shadowmaskformer.light.relight import RULE
 from shadowmaskformer.network import weights as weight_files
 from shadowmaskformer.network.kinds import input_channels
 from shadowmaskformer.photo import Photo, endings, read_photo
+from shadowmaskformer.runtimes.backends import BACKENDS
 
 if TYPE_CHECKING:
     from shadowmaskformer.removal.remover import ShadowRemover
 
 MASK_SOURCES = ("dataset", "derived")
+_EXPORTED = {row.export.suffix for row in BACKENDS.values() if row.export and row.runs_exports}
 
 
 @dataclass(frozen=True)
@@ -241,26 +243,40 @@ class Predictions:
 class RemoverMethod:
     """Weights, or the relight floor, through `ShadowRemover`.
 
-    Weights are loaded when the first picture is restored: finished rows need none.
+    Weights are loaded when the first picture is restored: finished rows need none. An exported file is loaded at once,
+    because its configuration is inside.
 
     Args:
-        weights: a folder, file or shipped name; None is the relight floor.
+        weights: a folder, shipped name or file, also an exported one; None is the relight floor.
         name: what tables print; None takes the weights' own.
+        runtime: what runs the network, as for `ShadowRemover`.
+        device: where, likewise.
     """
 
     heavy = True
 
-    def __init__(self, weights: str | None, name: str | None = None) -> None:
-        self._weights = weights
+    def __init__(
+        self, weights: str | None, name: str | None = None, *, runtime: str | None = None, device: str | None = None
+    ) -> None:
+        self._weights, self._runtime, self._device = weights, runtime, device
         if weights is None:
             self.name, self.identity, self.params_m = name or "Relight floor", f"relight {RULE}", math.nan
+            return
+        if Path(weights).suffix in _EXPORTED:
+            file, session = Path(weights), self._raw.session
+            assert session is not None  # only the floor has none
+            config = session.config
         else:
             file = weight_files.locate(weights)
             config = weight_files.read_config(file.with_name(weight_files.CONFIG_FILE))
-            self.name = name or _weights_name(file)
-            floor = f" relight {RULE}" if "start" in input_channels(config) else ""
-            self.identity = f"weights {hashlib.sha256(file.read_bytes()).hexdigest()} {config.to_dict()}{floor}"
-            self.params_m = sum(math.prod(shape) for shape in weight_files.parameter_shapes(config).values()) / 1e6
+        self.name = name or _weights_name(file)
+        digest = hashlib.sha256(file.read_bytes())
+        if (values := file.with_suffix(".bin")).is_file():  # of an OpenVINO file
+            digest.update(values.read_bytes())
+        floor = f" relight {RULE}" if "start" in input_channels(config) else ""
+        where = f" on {runtime} {device}" if runtime or device else ""
+        self.identity = f"weights {digest.hexdigest()} {config.to_dict()}{floor}{where}"
+        self.params_m = sum(math.prod(shape) for shape in weight_files.parameter_shapes(config).values()) / 1e6
 
     def restore(self, picture: EvaluationPicture, kind: ResultKind) -> Levels:
         """Return what a user gets for kind `as_used`, otherwise the raw result: no compositing, no feathering.
@@ -292,7 +308,9 @@ class RemoverMethod:
 
         if self._weights is None:
             return ShadowRemover(method="relight", working_pixels=working_pixels)
-        return ShadowRemover(weights=self._weights, working_pixels=working_pixels)
+        return ShadowRemover(
+            weights=self._weights, runtime=self._runtime, device=self._device, working_pixels=working_pixels
+        )
 
 
 @functools.cache

@@ -54,6 +54,8 @@ def main() -> None:
             truth = adjust_clean(photo, clean, mask)
             rows.append(figures(remover, *map(from_float, (photo, truth, mask)))[0])
         print(line(f"{len(rows)} pictures of {args.data.name} train", rows), flush=True)
+    if args.crops:
+        args.crops.mkdir(parents=True, exist_ok=True)
     found: list[tuple[float, str, list[Levels]]] = []
     for path in args.photos:
         truth = _at_most(path)

@@ -35,6 +35,22 @@ def test_a_mask_and_an_overlay_are_written(demo: Path, capsys: pytest.CaptureFix
     assert "--overwrite" in capsys.readouterr().err
 
 
+def test_remove_takes_only_the_chosen_shadow(demo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    twice, result = tmp_path / "twice.png", tmp_path / "result.png"
+    photo = np.asarray(opened(demo))
+    Image.fromarray(np.hstack([photo, np.full((240, 60, 3), 170, np.uint8), photo])).save(twice)
+    assert main(["mask", str(twice), "--list"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    left = next(line.split()[0] for line in lines if " x " in line and int(line.split("to ")[1].split(",")[0]) <= 320)
+    assert len(lines) > 1
+    assert main(["remove", str(twice), "--only", left, "-o", str(result)]) == 0
+    changed = (np.asarray(opened(result)) != np.asarray(opened(twice))).any(axis=(0, 2))
+    assert changed[:320].any()
+    assert not changed[380:].any()
+    assert main(["remove", str(twice), "--only", left, "--mask", str(twice)]) == 2
+    assert "leave --mask out" in capsys.readouterr().err
+
+
 def test_shadows_are_listed_and_chosen(demo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     assert main(["mask", str(demo), "--list"]) == 0
     lines = capsys.readouterr().out.splitlines()

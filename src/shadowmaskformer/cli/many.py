@@ -36,8 +36,8 @@ def run(args: argparse.Namespace) -> int:
 
     if "-" in (*args.photos, args.output, args.mask):
         raise ConfigError("many photos cannot come from or go to a pipe", "give files and folders")
-    if args.hint or args.no_shadow or args.box or args.scribbles:
-        raise ConfigError("hints are places in one photo", "give one photo")
+    if args.hint or args.no_shadow or args.box or args.scribbles or args.only:
+        raise ConfigError("hints and --only are about one photo", "give one photo")
     if args.watch and not all(Path(photo).is_dir() for photo in args.photos):
         raise ConfigError("--watch waits for photos to arrive in a folder", "give folders only")
     if args.mask and args.masks:

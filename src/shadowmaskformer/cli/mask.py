@@ -52,9 +52,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--overwrite", action="store_true", help="replace the output if it exists")
     parser.add_argument("--overlay", action="store_true", help="also write the photo with the shadows in red")
     parser.add_argument("--list", action="store_true", help="print the shadows one by one and write nothing")
-    parser.add_argument(
-        "--only", type=int, action="append", default=[], metavar="N", help="only this shadow of the list; repeatable"
-    )
     add_hints(parser)
     parser.add_argument("--mask", help="a rough mask, to be widened to the shadow's edge")
     how = parser.add_argument_group("how")
@@ -84,7 +81,15 @@ def add_reading(group: argparse._ArgumentGroup) -> None:  # pyright: ignore[repo
 
 
 def add_hints(parser: argparse.ArgumentParser) -> None:
-    """Add the options that say where the shadow is."""
+    """Add the options that say which shadow is meant, and where it is."""
+    parser.add_argument(
+        "--only",
+        type=int,
+        action="append",
+        default=[],
+        metavar="N",
+        help="only this shadow of those that `mask --list` numbers; repeatable",
+    )
     hints = parser.add_argument_group("hints, in pixels of the upright photo; repeatable")
     hints.add_argument("--hint", action="append", default=[], metavar="X,Y", help="there is shadow here")
     hints.add_argument("--not", dest="no_shadow", action="append", default=[], metavar="X,Y", help="there is none here")
@@ -109,7 +114,7 @@ def hints_of(args: argparse.Namespace, photo: Photo | str | bytes) -> tuple[Hint
     return tuple(hints)
 
 
-def _read(source: str | bytes, args: argparse.Namespace) -> Photo:
+def read(source: str | bytes, args: argparse.Namespace) -> Photo:
     """Return a photo as `add_reading` says, without its metadata, which nothing here writes."""
     from shadowmaskformer.photo import read_photo
 
@@ -133,7 +138,7 @@ def _scribbles(path: str, photo: Photo | str | bytes, args: argparse.Namespace) 
     from shadowmaskformer.photo import read_photo
 
     drawn = read_photo(path, drop_metadata=True)
-    under = _read(photo, args) if isinstance(photo, str | bytes) else photo
+    under = read(photo, args) if isinstance(photo, str | bytes) else photo
     if not same_proportions(drawn.height, drawn.width, under.height, under.width):
         sizes = f"is {drawn.width}x{drawn.height}, but the photo is {under.width}x{under.height}"
         raise MaskError(f"{shown(path)}: {sizes} (width x height)", "save the scribbles at the photo's size")
@@ -176,7 +181,7 @@ def run(args: argparse.Namespace) -> int:
     if to_stdout:
         console.check_stdout()
 
-    photo = _read(console.read_stdin() if from_stdin else args.photo, args)
+    photo = read(console.read_stdin() if from_stdin else args.photo, args)
     warnings, rough = [*photo.warnings], None
     if args.mask is not None:
         given = console.read_stdin() if args.mask == "-" else args.mask

@@ -18,6 +18,8 @@ examples:
       there is shadow at x = 420, y = 310, and none at x = 80, y = 95
   shadowmaskformer remove beach.jpg --mask beach-mask.png
       only the shadow that is white in the mask
+  shadowmaskformer remove beach.jpg --only 2
+      only the second of the shadows that `mask beach.jpg --list` numbers
   shadowmaskformer remove beach.jpg --mask mask.png -o result.png --compare
       also writes result-compare.jpg: before | mask | after
   cat beach.jpg | shadowmaskformer remove - --mask mask.png -o - > result.jpg
@@ -41,7 +43,7 @@ import sys
 import time
 from pathlib import Path
 
-from shadowmaskformer.cli.mask import add_hints, add_reading, add_runtime, hints_of
+from shadowmaskformer.cli.mask import add_hints, add_reading, add_runtime, hints_of, read
 
 HELP = "remove the shadow from a photo"
 
@@ -113,6 +115,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _remove_one(args: argparse.Namespace) -> int:
+    from shadowmaskformer import masks
     from shadowmaskformer.batch.plan import mask_beside
     from shadowmaskformer.cli import console
     from shadowmaskformer.errors import ConfigError, said
@@ -132,7 +135,9 @@ def _remove_one(args: argparse.Namespace) -> int:
         raise ConfigError("photo and mask cannot both come from standard input", "save one of them")
     if to_stdout and (args.json or args.compare):
         raise ConfigError("--json and --compare need a file for the picture", "give -o FILE")
-    if args.mask is None and not from_stdin:
+    if args.only and args.mask is not None:
+        raise ConfigError("--only chooses among shadows that are found", "leave --mask out")
+    if args.mask is None and not from_stdin and not args.only:
         args.mask = mask_beside(args.photo)
         if args.mask and not args.quiet and not args.json:
             print(f"using the mask {shown(args.mask)}", file=sys.stderr)
@@ -156,6 +161,10 @@ def _remove_one(args: argparse.Namespace) -> int:
         remover = ShadowRemover(
             args.weights, method=args.method, runtime=args.runtime, device=args.device, threads=args.threads
         )
+        if args.only:
+            upright = read(photo, args)
+            found = remover.detector.detect_in_photo(upright, hints=hints).only(*args.only)
+            mask, hints, options["exact_mask"] = masks.resize(found, upright.height, upright.width), (), True
         result = remover.remove_file(photo, mask, name=target.name if target else None, hints=hints, **options)
     warnings = [said(line, "command") for line in result.warnings]
     if not args.quiet and not args.json:

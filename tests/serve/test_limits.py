@@ -137,6 +137,20 @@ def test_options_are_checked(server: Server, parts: dict[str, Any], field: str, 
     assert field in message(answer) or "hint" in message(answer) or value in message(answer)
 
 
+@pytest.mark.parametrize(
+    ("field", "value", "line"),
+    [("strength", "abc", "strength is 'abc'; give a number"), ("frame", "1.5", "frame is '1.5'; give a whole number"),
+     ("raw", "perhaps", "raw is 'perhaps'; give true or false"),
+     ("hints", '[{"point": [[9, 1]]}]',
+      "hints[0]['point'] is '[[9, 1]]'; give a list in JSON, each with points or box")],
+)  # fmt: skip
+def test_a_wrong_kind_is_named_with_what_it_should_be(
+    server: Server, parts: dict[str, Any], field: str, value: str, line: str
+):
+    answer = requests.post(f"{server.url}/v1/remove", files=parts, data={field: value})
+    assert message(answer).startswith(line)
+
+
 @pytest.mark.parametrize("data", [b"", b"<svg xmlns='http://www.w3.org/2000/svg'/>", b"<html><script>", b"%PDF-1.7"])
 def test_what_is_not_a_picture_is_refused(server: Server, data: bytes):
     answer = requests.post(f"{server.url}/v1/remove", files={"photo": ("a.jpg", data)})

@@ -24,6 +24,7 @@ MARKING = ("frame", "invert_mask", "exact_mask")
 """Those of them that count when a photo is only read, and when its shadow is only marked."""
 
 _MULTIPART = "multipart/form-data"
+_CLICK = '[{"points": [[512, 380]]}]'
 _MEANINGS = {
     name: " ".join(text.split())
     for name, text in re.findall(r"^ {8}(\w+): (.+(?:\n {12}.+)*)", Options.__doc__ or "", re.MULTILINE)
@@ -127,8 +128,16 @@ def _parsed(name: str, validate: Callable[[Any], Any], text: str) -> Any:
     except ValidationError as error:
         first = error.errors()[0]
         where = "".join(f"[{part!r}]" for part in first["loc"])
-        remedy = first["msg"].replace("{", "(").replace("}", ")")
-        raise ConfigError(f"{name}{where} is {text[:40]!r}", remedy) from error
+        given = text if first["type"] == "json_invalid" else first["input"]
+        raise ConfigError(f"{name}{where} is {str(given)[:40]!r}", _remedy(name)) from error
+
+
+def _remedy(name: str) -> str:
+    if name == "hints":
+        return "give a list in JSON, each with points or box, and perhaps shadow"
+    schema = _kinds[name].json_schema()
+    kind = next(each["type"] for each in schema.get("anyOf", [schema]) if each["type"] != "null")
+    return {"number": "give a number", "integer": "give a whole number", "boolean": "give true or false"}[kind]
 
 
 def documented(options: Collection[str] = tuple(OPTIONS)) -> dict[str, Any]:
@@ -143,12 +152,12 @@ def documented(options: Collection[str] = tuple(OPTIONS)) -> dict[str, Any]:
         }  # fmt: skip
         properties["hints"] = {
             "type": "string", "contentMediaType": "application/json", "contentSchema": hints,
-            "description": "clicks, strokes and boxes, as JSON", "example": '[{"points": [[512, 380]]}]',
+            "description": "clicks, strokes and boxes, as JSON", "example": _CLICK,
         }  # fmt: skip
     properties |= {name: {**_kinds[name].json_schema(), "description": _MEANINGS.get(name, "")} for name in options}
     examples = {
         "a mask": {"value": {"photo": "@beach.jpg", "mask": "@mask.png"}},
-        "a click": {"value": {"photo": "@beach.jpg", "hints": '[{"points": [[512, 380]]}]'}},
+        "a click": {"value": {"photo": "@beach.jpg", "hints": _CLICK}},
     }
     form = {
         "schema": {"type": "object", "properties": properties, "required": ["photo"], "additionalProperties": False},

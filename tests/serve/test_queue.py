@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import threading
+import time
 from typing import Any
 
 import numpy as np
@@ -76,6 +77,7 @@ def test_cancelling_twice_or_too_late_changes_nothing(monkeypatch: Any, parts: d
         done = start(server, parts).json()["id"]
         wait_for(lambda: state(server, done) == "done")
         assert requests.delete(f"{server.url}/v1/jobs/{done}").json()["state"] == "done"
+        assert requests.get(f"{server.url}/v1/jobs/{done}/result").status_code == 404  # forgotten, with its bytes
 
 
 def test_unknown_jobs_are_not_found(monkeypatch: Any):
@@ -110,6 +112,15 @@ def test_what_nobody_asks_for_is_forgotten(monkeypatch: Any, parts: dict[str, An
         wait_for(gate.busy.is_set)
         wait_for(lambda: not gate.busy.is_set())  # given up, although it is not done
         assert requests.get(f"{server.url}/v1/jobs/{job}").status_code == 404
+
+
+def test_results_that_nobody_fetches_are_forgotten(monkeypatch: Any, parts: dict[str, Any]):
+    with gated(monkeypatch, kept_s=0.4) as (server, gate):
+        gate.open.set()
+        for _ in range(2):  # whoever tidies up has to live on
+            job = start(server, parts).json()["id"]
+            time.sleep(1.5)  # not asked meanwhile, which would keep it
+            assert requests.get(f"{server.url}/v1/jobs/{job}").status_code == 404
 
 
 def test_results_that_wait_have_a_limit(monkeypatch: Any, parts: dict[str, Any]):

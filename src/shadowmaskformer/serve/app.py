@@ -194,7 +194,7 @@ def create_app(workers: list[Worker], limits: Limits | None = None) -> FastAPI:
 
     @app.delete("/v1/jobs/{id}", responses={**unknown, **_responses(400, 403)})
     async def cancel_job(id: JobId) -> JobModel:
-        """Cancel a job; one that has ended stays as it is."""
+        """Cancel a job, or forget the result of one that is done."""
         job = known(id)
         queue.cancel(job)
         return _described(queue, job)

@@ -156,7 +156,10 @@ class Queue:
         return self._waiting.index(job) if job in self._waiting else 0
 
     def cancel(self, job: Job) -> None:
-        """End a job, at whatever stage; nothing happens to one that has ended."""
+        """End a job, at whatever stage; forget one that is done, with its result."""
+        if job.state == "done":
+            self._kept.pop(job.id, None)
+            return
         job.end("cancelled")
         with suppress(ValueError):
             self._waiting.remove(job)
@@ -228,7 +231,7 @@ class Queue:
                 if time.monotonic() - job.asked > self._limits.kept_s or (size and held > self._limits.kept_bytes):
                     held -= size
                     self.cancel(job)
-                    del self._kept[job.id]
+                    self._kept.pop(job.id, None)
 
 
 def _run(worker: Worker, job: Job) -> Answer:

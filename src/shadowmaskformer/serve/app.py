@@ -295,12 +295,18 @@ def _handle_errors(app: FastAPI) -> None:
 
 def _document_token(app: FastAPI) -> None:
     """Say in the OpenAPI document which requests bring the token; FastAPI does not know the guard that asks for it."""
-    document = app.openapi()
-    meaning = "the server's token, if it was started with one"
-    document["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer", "description": meaning}}
-    for path, operations in document["paths"].items():
-        for operation in operations.values() if path.startswith(WITH_TOKEN) else ():
-            operation["security"] = [{"token": []}, {}]  # the empty one: a server without a token asks for none
+    plain, meaning = app.openapi, "the server's token, if it was started with one"
+
+    def openapi() -> dict[str, Any]:
+        document = plain()
+        scheme = {"type": "http", "scheme": "bearer", "description": meaning}
+        document["components"]["securitySchemes"] = {"token": scheme}
+        for path, operations in document["paths"].items():
+            for operation in operations.values() if path.startswith(WITH_TOKEN) else ():
+                operation["security"] = [{"token": []}, {}]  # the empty one: a server without a token asks for none
+        return document
+
+    app.openapi = openapi  # made when it is first asked for, as FastAPI's own
 
 
 def _responses(*statuses: int) -> dict[int | str, dict[str, Any]]:

@@ -33,13 +33,12 @@ from shadowmaskformer.light.relight import RULE
 from shadowmaskformer.network import weights as weight_files
 from shadowmaskformer.network.kinds import input_channels
 from shadowmaskformer.photo import Photo, endings, read_photo
-from shadowmaskformer.runtimes.backends import BACKENDS
+from shadowmaskformer.runtimes import exported_for
 
 if TYPE_CHECKING:
     from shadowmaskformer.removal.remover import ShadowRemover
 
 MASK_SOURCES = ("dataset", "derived")
-_EXPORTED = {row.export.suffix for row in BACKENDS.values() if row.export and row.runs_exports}
 
 
 @dataclass(frozen=True)
@@ -262,7 +261,8 @@ class RemoverMethod:
         if weights is None:
             self.name, self.identity, self.params_m = name or "Relight floor", f"relight {RULE}", math.nan
             return
-        if Path(weights).suffix in _EXPORTED:
+        exported = exported_for(weights)
+        if exported and exported.runs_exports:
             file, session = Path(weights), self._raw.session
             assert session is not None  # only the floor has none
             config = session.config
@@ -271,7 +271,7 @@ class RemoverMethod:
             config = weight_files.read_config(file.with_name(weight_files.CONFIG_FILE))
         self.name = name or _weights_name(file)
         digest = hashlib.sha256(file.read_bytes())
-        if (values := file.with_suffix(".bin")).is_file():  # of an OpenVINO file
+        if exported and (values := file.with_suffix(".bin")).is_file():  # OpenVINO's, beside its `.xml`
             digest.update(values.read_bytes())
         floor = f" relight {RULE}" if "start" in input_channels(config) else ""
         where = f" on {runtime} {device}" if runtime or device else ""

@@ -7,8 +7,19 @@ from shadowmaskformer.runtimes.backends import (
     check_device,
     check_threads,
     choose,
+    exported_for,
     load_session,
 )
 from shadowmaskformer.runtimes.session import Session
 
-__all__ = ["BACKENDS", "Backend", "Session", "backend", "check_device", "check_threads", "choose", "load_session"]
+__all__ = [
+    "BACKENDS",
+    "Backend",
+    "Session",
+    "backend",
+    "check_device",
+    "check_threads",
+    "choose",
+    "exported_for",
+    "load_session",
+]

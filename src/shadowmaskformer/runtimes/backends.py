@@ -213,8 +213,7 @@ def load_session(
     """
     check_threads(threads)
     check_device(device)
-    ending = Path(weights).suffix
-    exported = next((row for row in BACKENDS.values() if ending and _suffix(row) == ending), None)
+    exported = exported_for(weights)
     row = backend(name) if name else exported if exported and exported.runs_exports else choose(device)
     if reason := row.why_not():
         raise MissingExtraError(f"the runtime {row.name!r} is not available ({reason})")
@@ -236,6 +235,16 @@ def load_session(
     if isinstance(session, Reloading):
         session.source = Source(row.name, _lasting(weights), device, threads)
     return session
+
+
+def exported_for(weights: str | Path) -> Backend | None:
+    """Return the backend for which a file of this name was exported; None for weights.
+
+    >>> exported_for("net.onnx").name, exported_for("default")
+    ('onnx', None)
+    """
+    ending = Path(weights).suffix
+    return next((row for row in BACKENDS.values() if ending and _suffix(row) == ending), None)
 
 
 def _kind(device: str | None) -> str:

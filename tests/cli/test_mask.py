@@ -47,6 +47,8 @@ def test_remove_takes_only_the_chosen_shadow(demo: Path, tmp_path: Path, capsys:
     changed = (np.asarray(opened(result)) != np.asarray(opened(twice))).any(axis=(0, 2))
     assert changed[:320].any()
     assert not changed[380:].any()
+    Image.new("RGB", (96, 64), "white").save(tmp_path / "bare.png")
+    assert main(["remove", str(tmp_path / "bare.png"), "--only", "1"]) == 4
     assert main(["remove", str(twice), "--only", left, "--mask", str(twice)]) == 2
     assert "leave --mask out" in capsys.readouterr().err
 

@@ -118,7 +118,7 @@ def _remove_one(args: argparse.Namespace) -> int:
     from shadowmaskformer import masks
     from shadowmaskformer.batch.plan import mask_beside
     from shadowmaskformer.cli import console
-    from shadowmaskformer.errors import ConfigError, said
+    from shadowmaskformer.errors import ConfigError, NoShadowError, said
     from shadowmaskformer.files import check_output, shown, write_atomically
     from shadowmaskformer.machine import tune_allocator
     from shadowmaskformer.photo import choose_format, local_path
@@ -163,8 +163,11 @@ def _remove_one(args: argparse.Namespace) -> int:
         )
         if args.only:
             upright = read(photo, args)
-            found = remover.detector.detect_in_photo(upright, hints=hints).only(*args.only)
-            mask, hints, options["exact_mask"] = masks.resize(found, upright.height, upright.width), (), True
+            found = remover.detector.detect_in_photo(upright, hints=hints)
+            if not found.shadows:
+                raise NoShadowError(f"{upright.name}: no shadow found", "if there is one, say where with {hints}")
+            chosen = masks.resize(found.only(*args.only), upright.height, upright.width)
+            mask, hints, options["exact_mask"] = chosen, (), True
         result = remover.remove_file(photo, mask, name=target.name if target else None, hints=hints, **options)
     warnings = [said(line, "command") for line in result.warnings]
     if not args.quiet and not args.json:

@@ -332,16 +332,21 @@ def describe(mask: Mask, photo: NDArray[np.float32], *, name: str = "", inverted
 
 
 def _black_share(mask: Mask, photo: NDArray[np.float32]) -> float:
-    """Return the share of the shadow that is black, looked at here and there."""
-    step = max(1, max(mask.shape) // _COMPARED_SIDE)
-    shadow = photo[::step, ::step][mask[::step, ::step] > 0.5]
+    """Return the share of the shadow that is black."""
+    small, seen = _thinned(mask, photo)
+    shadow = seen[small > 0.5]
     return float(np.mean(shadow.max(axis=1) < _BLACK)) if len(shadow) else 0.0
 
 
 def _reduced(mask: Mask, photo: NDArray[np.float32]) -> tuple[Mask, Mask]:
     """Return the mask and the photo's luma, both thinned out to a few hundred pixels a side."""
+    small, seen = _thinned(mask, photo)
+    return small, seen.mean(axis=2, dtype=np.float32)
+
+
+def _thinned(mask: Mask, photo: NDArray[np.float32]) -> tuple[Mask, NDArray[np.float32]]:
     step = max(1, max(mask.shape) // _COMPARED_SIDE)
-    return mask[::step, ::step], photo[::step, ::step].mean(axis=2, dtype=np.float32)
+    return mask[::step, ::step], photo[::step, ::step]
 
 
 def _is_the_photo(mask: Mask, photo: NDArray[np.float32]) -> bool:

@@ -66,6 +66,34 @@ def test_deep_shadow_leaves_no_line_along_its_edge():
     assert np.abs(restored - free)[band].mean() < 0.06  # 0.11 when the edge is believed to the pixel
 
 
+def test_noise_beyond_the_levels_is_lowered_to_the_texture_of_lit_ground():
+    free, mask = court(), figure()
+    noise = 0.03 * np.random.default_rng(1).standard_normal((100, 125, 1), dtype=np.float32)
+    photo = brighter(free, mask[:, :, None] * np.float32([-1.6, -1.4, -1.2]))
+    photo += mask[:, :, None] * noise.repeat(4, axis=0).repeat(4, axis=1)  # blocks, as strong compression leaves them
+    inside = figure(margin=10) > 0
+    restored = relight(np.clip(photo, 0, 1), mask).apply(np.clip(photo, 0, 1))
+    assert restored[inside].std(axis=0).max() < 0.04  # 0.06 when they are taken for texture
+
+
+def test_texture_of_a_thing_that_lies_in_shadow_and_sun_stays():
+    free, mask = court(), figure()
+    free[:, 200:300] *= np.where(np.arange(400) % 6 < 3, 0.7, 1).astype(np.float32)[:, None, None]  # a striped rug
+    photo, inside = shaded(free, mask, np.float32([-1.6, -1.4, -1.2])), figure(margin=10) > 0
+    inside[:, :205] = inside[:, 295:] = False
+    restored = relight(photo, mask).apply(photo)
+    assert 0.85 < restored[inside].std() / free[inside].std() < 1.25
+
+
+def test_small_gap_in_a_deep_shadow_does_not_turn_white():
+    free, mask = court(spread=0.01), figure()
+    depth = mask.copy()
+    depth[150:154, 250:254] = 0  # sun between the leaves, which the mask does not know
+    photo = shaded(free, depth, DEEP)
+    restored = relight(photo, mask).apply(photo)
+    assert np.median(restored[151:153, 251:253]) < 0.75  # 0.97 without a limit
+
+
 @pytest.mark.parametrize("fall", [[-0.9, -0.8, -0.7], [-1.6, -1.4, -1.2]], ids=["usual", "dark"])
 def test_texture_of_an_ordinary_shadow_stays(fall: list[float]):
     free, mask = court(spread=0.08), figure()

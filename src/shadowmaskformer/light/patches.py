@@ -49,6 +49,7 @@ _BRIGHT = 0.073
 
 _AROUND = 0.15  # how near lit patches lie that say how bright lit ground is, in picture sides
 _BRIGHTEST = 0.95  # share of them that is darker than that
+_GRAINS = 1.0  # spreads of its texture by which single pixels are brighter than lit ground
 _FEW = 5  # lit patches that say nothing about that
 
 # Depth, warmth and green of a light (3,), such that the mean square over channels is the sum of their squares.
@@ -74,6 +75,7 @@ class Falls:
         light: logarithm of their light, (N, 3).
         fall: logarithm of the light that the shadow took from them, (N, 3).
         weight: how far to trust each, (N,), 1 on average.
+        rougher: by how much the texture of each is stronger than that of lit patches of like material, logarithm, (N,).
         whole: the fall on which all of the shadow agrees, (3,).
         level: mean logarithm of the shadow's light.
         lit: the patches around the shadow.
@@ -83,35 +85,47 @@ class Falls:
     light: np.ndarray
     fall: np.ndarray
     weight: np.ndarray
+    rougher: np.ndarray
     whole: np.ndarray
     level: float
     lit: _Patches
 
     def at(self, places: np.ndarray, light: np.ndarray) -> np.ndarray:
         """Return the light that the shadow took at `places`, (N, 2), whose shaded light is `light`, (N, 3)."""
-        found = self._mean(places, light, _PLACE_NEAR, _PLACE_ALIKE, _PLACE_WHOLE)
+        weight = self._weights(places, light, _PLACE_NEAR, _PLACE_ALIKE)
+        found = self._agreed(weight, _PLACE_WHOLE)
         brighter = light.mean(axis=1, keepdims=True) - self.level
         return np.maximum(found + _SKY + _BRIGHT * brighter, 0)
 
     def among_themselves(self) -> np.ndarray:
         """Return what the patches near each patch and of like colour agree on, (N, 3)."""
-        return self._mean(self.places, self.light, _NEIGHBOUR, _ALIKE, _WHOLE)
+        return self._agreed(self._weights(self.places, self.light, _NEIGHBOUR, _ALIKE), _WHOLE)
+
+    def roughness(self, places: np.ndarray, light: np.ndarray) -> np.ndarray:
+        """Return how much rougher than lit ground the shadow is at `places`, logarithm, (N,); arguments as for `at`."""
+        weight = self._weights(places, light, _PLACE_NEAR, _PLACE_ALIKE)
+        return weight @ self.rougher / (weight.sum(axis=1) + _PLACE_WHOLE)
 
     def brightest(self, places: np.ndarray) -> np.ndarray:
-        """Return the logarithm of the light of the brightest lit ground around `places`, (N,)."""
+        """Return the logarithm of the light of the brightest lit ground around `places`, and of its grains, (N, 2)."""
         if len(self.lit.weight) < _FEW:
-            return np.full(len(places), WHITE)
-        gray = self.lit.light.mean(axis=1)
+            return np.full((len(places), 2), WHITE)
+        gray, grains = self.lit.light.mean(axis=1), np.exp(self.lit.texture)
         order = np.argsort(gray)
         apart = 1 + squared_distances(places, self.lit.places[order]) / np.float32(_AROUND**2)
-        total = np.cumsum(self.lit.weight[order] / np.square(apart), axis=1, dtype=np.float64)
+        weight = self.lit.weight[order] / np.square(apart)
+        total = np.cumsum(weight, axis=1, dtype=np.float64)
         darker = (total < _BRIGHTEST * total[:, -1:]).sum(axis=1)
-        return gray[order][np.minimum(darker, len(gray) - 1)]
+        ground = gray[order][np.minimum(darker, len(gray) - 1)]
+        return np.column_stack([ground, ground + _GRAINS * (weight @ grains[order]) / total[:, -1]])
 
-    def _mean(self, places: np.ndarray, light: np.ndarray, near: float, alike: float, whole: float) -> np.ndarray:
+    def _weights(self, places: np.ndarray, light: np.ndarray, near: float, alike: float) -> np.ndarray:
+        """Return how much each place, (N,), listens to each patch, (N, M)."""
         apart = 1 + squared_distances(places, self.places) / np.float32(near**2)
         apart *= 1 + squared_distances(light, self.light) / np.float32(alike**2)
-        weight = self.weight / np.square(apart)
+        return self.weight / np.square(apart)
+
+    def _agreed(self, weight: np.ndarray, whole: float) -> np.ndarray:
         return (weight @ self.fall + whole * self.whole) / (weight.sum(axis=1, keepdims=True) + whole)
 
 
@@ -132,7 +146,7 @@ def measure_falls(photo: np.ndarray, light: np.ndarray, distance: np.ndarray, si
     shaded, lit = (_patches(photo, gray, inwards, side, edge) for inwards in (distance, -distance))
     if not len(shaded.weight) or not len(lit.weight):
         nothing = np.zeros((0, 3))
-        return Falls(np.zeros((0, 2)), nothing, nothing, np.zeros(0), _TYPICAL, float(light.mean()), lit)
+        return Falls(np.zeros((0, 2)), nothing, nothing, np.zeros(0), np.zeros(0), _TYPICAL, float(light.mean()), lit)
     ours, theirs = ((each.light @ _AXES).astype(np.float32).T for each in (shaded, lit))
     falls = theirs[:, None, :] - ours[:, :, None]
     likely = _likely(shaded, lit, falls)
@@ -205,14 +219,16 @@ def _agreement(falls: np.ndarray, others: np.ndarray, depth: float, hue: float) 
 
 
 def _counted(shaded: _Patches, lit: _Patches, falls: np.ndarray, votes: np.ndarray, whole: np.ndarray) -> Falls:
-    """Return each shaded patch's fall and weight by its votes, (N, M)."""
+    """Return what each shaded patch is told by its votes, (N, M)."""
     total = votes.sum(axis=1, dtype=np.float64)
-    fall = np.einsum("nm,cnm->nc", votes, falls, optimize=True) / np.maximum(total, 1e-30)[:, None]
+    known = np.maximum(total, 1e-30)
+    fall = np.einsum("nm,cnm->nc", votes, falls, optimize=True) / known[:, None]
+    rougher = shaded.texture - np.einsum("nm,m->n", votes, lit.texture) / known
     weight = total**_CROWD
     back = 3 * _AXES.T
     weight /= max(weight.mean(), 1e-30)
     level = float(shaded.weight @ shaded.light.mean(axis=1) / shaded.weight.sum())
-    return Falls(shaded.places, shaded.light, fall @ back, weight, whole @ back, level, lit)
+    return Falls(shaded.places, shaded.light, fall @ back, weight, rougher, whole @ back, level, lit)
 
 
 def squared_distances(these: np.ndarray, those: np.ndarray) -> np.ndarray:

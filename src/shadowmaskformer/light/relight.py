@@ -30,7 +30,7 @@ from shadowmaskformer.light.finish import finish
 from shadowmaskformer.light.patches import Falls, measure_falls
 from shadowmaskformer.light.tone import brightened, brighter, log_light
 
-RULE = 7
+RULE = 8
 """Counts up when `relight` answers otherwise: networks that start from its picture are trained on one rule."""
 
 _CELLS = 20  # along the picture's side
@@ -211,12 +211,13 @@ def _measure(photo: np.ndarray, mask: np.ndarray, size: tuple[int, int], softnes
     if softness is None and found > _SOFT:
         return _measure(photo, mask, size, found)
     falls = measure_falls(seen, light, distance, side, edge=_EDGE * far)
-    cells = _loss_per_cell(light, distance, falls, grid)
+    cells, rough = _loss_per_cell(light, distance, falls, grid)
     rows, columns = map(np.arange, distance.shape)
     depth, lost = _depth(distance, rows, columns, profiles, grid), _enlarge(cells, grid, rows, columns)
     everywhere = np.ones((grid.rows, grid.columns), bool)
-    limit = falls.brightest(grid.places(everywhere)).reshape(grid.rows, grid.columns, 1).astype(np.float32)
-    touches = finish(seen, light, depth, lost, _enlarge(limit, grid, rows, columns)[:, :, 0], side)
+    limits = falls.brightest(grid.places(everywhere)).reshape(grid.rows, grid.columns, 2).astype(np.float32)
+    ground, grains, rough = np.dsplit(_enlarge(np.dstack([limits, rough]), grid, rows, columns), 3)
+    touches = finish(seen, light, depth, lost, ground[..., 0], grains[..., 0], rough[..., 0], side)
     return Light(size, box, grid, cells, profiles, distance, touches)
 
 
@@ -236,8 +237,8 @@ def _edge_pairs(photo: np.ndarray, distance: np.ndarray, grid: _Grid, softness: 
     return _Pairs(cells, shaded, lit)
 
 
-def _loss_per_cell(light: np.ndarray, distance: np.ndarray, falls: Falls, grid: _Grid) -> np.ndarray:
-    """Return the light that the shadow took, (rows, columns, 3)."""
+def _loss_per_cell(light: np.ndarray, distance: np.ndarray, falls: Falls, grid: _Grid) -> tuple[np.ndarray, np.ndarray]:
+    """Return the light that the shadow took, (rows, columns, 3), and how much rougher it is than lit ground, (…, 1)."""
     shadow = distance > 0
     sums = grid.sums(light[shadow].T, np.ones(int(shadow.sum())), shadow)
     # The penumbra reaches into cells without shadow: they take the colour of their neighbours.
@@ -246,8 +247,10 @@ def _loss_per_cell(light: np.ndarray, distance: np.ndarray, falls: Falls, grid: 
     wanted = sums[:, :, 3] > 0
     means = sums[wanted][:, :3] / sums[wanted][:, 3:]
     loss = np.zeros((grid.rows, grid.columns, 3), np.float32)
-    loss[wanted] = falls.at(grid.places(wanted), means)
-    return loss
+    rough = np.zeros((grid.rows, grid.columns, 1), np.float32)
+    places = grid.places(wanted)
+    loss[wanted], rough[wanted, 0] = falls.at(places, means), falls.roughness(places, means)
+    return loss, rough
 
 
 def _penumbra(

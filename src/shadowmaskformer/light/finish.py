@@ -27,7 +27,7 @@ _RAISED = 0.9  # by what share, were it not for the next two
 _NOISE, _STRONG = 0.1, 0.2  # at these contrasts, in the logarithm of light, half is left: less of noise, less of print
 _SPECK = 0.003  # how far around it a pixel is averaged to see whether it is too bright
 _TOO_BRIGHT = 0.05  # how much brighter than the lit ground that is, in the logarithm of light
-_LIT = 0.3  # share of the light given back by which a single pixel is brighter that was lit already
+_LIT = 0.7  # how much brighter than lit ground a single pixel comes out, at least, that was lit already
 _ROUGH = 0.3  # how much stronger than that of lit ground texture may be, in its logarithm
 
 _AROUND = 0.014  # how far around it a doubtful pixel looks
@@ -43,7 +43,6 @@ def finish(
     depth: np.ndarray,
     lost: np.ndarray,
     limit: np.ndarray,
-    grains: np.ndarray,
     rough: np.ndarray,
     side: float,
 ) -> np.ndarray:
@@ -57,7 +56,6 @@ def finish(
         depth: of the shadow, (H, W), [0, 1].
         lost: logarithm of the light that the shadow took, (H, W, 3).
         limit: logarithm of the light of the brightest lit ground around, (H, W).
-        grains: the same for single pixels of it, (H, W).
         rough: by how much the shadow's texture is stronger than that of lit ground like it, logarithm, (H, W).
         side: of the square with the whole picture's area, in pixels.
     """
@@ -70,7 +68,7 @@ def finish(
     if not grain:
         return _factor(-excess, amount)[:, :, None]
     change = depth * (_raised(relit, grain) - _roughness(relit, rough, around))
-    change -= np.maximum(excess, _sunlit(bright - grains, amount))
+    change -= np.maximum(excess, _sunlit(bright - limit, amount))
     factor = _factor(change, amount)[:, :, None]
     given *= factor
     return factor * _factor(_calmed(photo, light + given, depth, lost, around), given)
@@ -93,8 +91,12 @@ def _roughness(relit: np.ndarray, rough: np.ndarray, radius: int) -> np.ndarray:
 
 
 def _sunlit(over: np.ndarray, amount: np.ndarray) -> np.ndarray:
-    """Return `over`, the logarithm of light beyond that of lit ground, of those pixels that were lit already."""
-    return over * np.clip(over / np.maximum(np.float32(_LIT) * amount, np.float32(1e-3)) - 1, 0, 1)
+    """Return `over`, the logarithm of light beyond that of lit ground, of those pixels that were lit already.
+
+    Those are brighter by what the shadow did not take from them; what is brighter still is white print.
+    """
+    lit = np.clip(over / np.float32(_LIT) - 1, 0, 1)
+    return np.where(over < amount + np.float32(_LIT / 2), lit * over, 0)
 
 
 def _calmed(photo: np.ndarray, relit: np.ndarray, depth: np.ndarray, lost: np.ndarray, radius: int) -> np.ndarray:

@@ -49,7 +49,6 @@ _BRIGHT = 0.073
 
 _AROUND = 0.15  # how near lit patches lie that say how bright lit ground is, in picture sides
 _BRIGHTEST = 0.95  # share of them that is darker than that
-_GRAINS = 1.0  # spreads of its texture by which single pixels are brighter than lit ground
 _FEW = 5  # lit patches that say nothing about that
 
 # Depth, warmth and green of a light (3,), such that the mean square over channels is the sum of their squares.
@@ -107,17 +106,15 @@ class Falls:
         return weight @ self.rougher / (weight.sum(axis=1) + _PLACE_WHOLE)
 
     def brightest(self, places: np.ndarray) -> np.ndarray:
-        """Return the logarithm of the light of the brightest lit ground around `places`, and of its grains, (N, 2)."""
+        """Return the logarithm of the light of the brightest lit ground around `places`, (N,)."""
         if len(self.lit.weight) < _FEW:
-            return np.full((len(places), 2), WHITE)
-        gray, grains = self.lit.light.mean(axis=1), np.exp(self.lit.texture)
+            return np.full(len(places), WHITE)
+        gray = self.lit.light.mean(axis=1)
         order = np.argsort(gray)
         apart = 1 + squared_distances(places, self.lit.places[order]) / np.float32(_AROUND**2)
-        weight = self.lit.weight[order] / np.square(apart)
-        total = np.cumsum(weight, axis=1, dtype=np.float64)
+        total = np.cumsum(self.lit.weight[order] / np.square(apart), axis=1, dtype=np.float64)
         darker = (total < _BRIGHTEST * total[:, -1:]).sum(axis=1)
-        ground = gray[order][np.minimum(darker, len(gray) - 1)]
-        return np.column_stack([ground, ground + _GRAINS * (weight @ grains[order]) / total[:, -1]])
+        return gray[order][np.minimum(darker, len(gray) - 1)]
 
     def _weights(self, places: np.ndarray, light: np.ndarray, near: float, alike: float) -> np.ndarray:
         """Return how much each place, (N,), listens to each patch, (N, M)."""

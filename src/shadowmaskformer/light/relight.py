@@ -215,9 +215,9 @@ def _measure(photo: np.ndarray, mask: np.ndarray, size: tuple[int, int], softnes
     rows, columns = map(np.arange, distance.shape)
     depth, lost = _depth(distance, rows, columns, profiles, grid), _enlarge(cells, grid, rows, columns)
     everywhere = np.ones((grid.rows, grid.columns), bool)
-    limits = falls.brightest(grid.places(everywhere)).reshape(grid.rows, grid.columns, 2).astype(np.float32)
-    ground, grains, rough = np.dsplit(_enlarge(np.dstack([limits, rough]), grid, rows, columns), 3)
-    touches = finish(seen, light, depth, lost, ground[..., 0], grains[..., 0], rough[..., 0], side)
+    limit = falls.brightest(grid.places(everywhere)).reshape(grid.rows, grid.columns, 1).astype(np.float32)
+    limit, rough = (_enlarge(each, grid, rows, columns)[:, :, 0] for each in (limit, rough))
+    touches = finish(seen, light, depth, lost, limit, rough, side)
     return Light(size, box, grid, cells, profiles, distance, touches)
 
 

@@ -36,7 +36,7 @@ def test_one_ground_in_two_lights_gives_the_fall():
     falls = falls_in(np.float32([0.9, 0.8, 0.7]) * noise(), distance_to())
     np.testing.assert_allclose(falls.whole, FALL, atol=0.03)
     here = np.log([[0.9, 0.8, 0.7]]) - FALL
-    np.testing.assert_allclose(falls.at(np.array([[0.5, 0.9]]), here)[0], FALL, atol=0.06)
+    np.testing.assert_allclose(falls.at(np.array([[0.5, 0.9]]), here)[0][0], FALL, atol=0.06)
 
 
 def test_patches_of_two_materials_mixed_at_random_find_their_own_kind():
@@ -47,7 +47,7 @@ def test_patches_of_two_materials_mixed_at_random_find_their_own_kind():
     falls = falls_in(light, distance_to())
     np.testing.assert_allclose(falls.whole, FALL, atol=0.06)
     for colour in ([0.3, 0.5, 0.2], [0.9, 0.85, 0.8]):
-        found = falls.at(np.array([[0.5, 0.75]]), np.log([colour]) - FALL)[0]
+        found = falls.at(np.array([[0.5, 0.75]]), np.log([colour]) - FALL)[0][0]
         np.testing.assert_allclose(found, FALL, atol=0.15)
 
 
@@ -63,7 +63,7 @@ def test_without_both_sides_a_typical_shadow_is_assumed(inside):
     photo = np.full((SIDE, SIDE, 3), 0.4, np.float32)
     distance = np.full((SIDE, SIDE), 16 if inside else -16, np.float32)
     light = log_light(photo)
-    found = measure_falls(photo, light, distance, SIDE, edge=EDGE).at(np.array([[0.5, 0.5]]), light[:1, 0])[0]
+    found = measure_falls(photo, light, distance, SIDE, edge=EDGE).at(np.array([[0.5, 0.5]]), light[:1, 0])[0][0]
     assert ((found > 0.9) & (found < 1.2)).all()
 
 
@@ -80,3 +80,12 @@ def test_large_pictures_give_the_same_light_as_small_ones():
     photo = shaded(large, far)
     falls = measure_falls(photo, log_light(photo), 8 * far, 8 * SIDE, edge=EDGE)
     np.testing.assert_allclose(falls.whole, falls_in(small, distance).whole, atol=0.01)
+
+
+@pytest.mark.parametrize(("spread", "least", "most"), [(1, -0.3, 0.3), (4, 0.7, 1.6)], ids=["as lit", "rougher"])
+def test_a_shadow_rougher_than_lit_ground_of_its_material_is_told(spread: int, least: float, most: float):
+    distance = distance_to()
+    light = np.float32([0.9, 0.85, 0.8]) * noise() ** np.where(distance > 0, spread, 1)[:, :, None]
+    falls = falls_in(light.astype(np.float32), distance)
+    rougher = falls.at(falls.places, falls.light)[1]
+    assert least < np.median(rougher) < most

@@ -89,21 +89,21 @@ class Falls:
     level: float
     lit: _Patches
 
-    def at(self, places: np.ndarray, light: np.ndarray) -> np.ndarray:
-        """Return the light that the shadow took at `places`, (N, 2), whose shaded light is `light`, (N, 3)."""
+    def at(self, places: np.ndarray, light: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the light that the shadow took at places, (N, 3), and how much rougher than lit ground it is, (N,).
+
+        Args:
+            places: in picture sides, (N, 2).
+            light: logarithm of the shaded light there, (N, 3).
+        """
         weight = self._weights(places, light, _PLACE_NEAR, _PLACE_ALIKE)
-        found = self._agreed(weight, _PLACE_WHOLE)
         brighter = light.mean(axis=1, keepdims=True) - self.level
-        return np.maximum(found + _SKY + _BRIGHT * brighter, 0)
+        rougher = weight @ self.rougher / (weight.sum(axis=1) + _PLACE_WHOLE)
+        return np.maximum(self._agreed(weight, _PLACE_WHOLE) + _SKY + _BRIGHT * brighter, 0), rougher
 
     def among_themselves(self) -> np.ndarray:
         """Return what the patches near each patch and of like colour agree on, (N, 3)."""
         return self._agreed(self._weights(self.places, self.light, _NEIGHBOUR, _ALIKE), _WHOLE)
-
-    def roughness(self, places: np.ndarray, light: np.ndarray) -> np.ndarray:
-        """Return how much rougher than lit ground the shadow is at `places`, logarithm, (N,); arguments as for `at`."""
-        weight = self._weights(places, light, _PLACE_NEAR, _PLACE_ALIKE)
-        return weight @ self.rougher / (weight.sum(axis=1) + _PLACE_WHOLE)
 
     def brightest(self, places: np.ndarray) -> np.ndarray:
         """Return the logarithm of the light of the brightest lit ground around `places`, (N,)."""

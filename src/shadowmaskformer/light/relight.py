@@ -248,8 +248,7 @@ def _loss_per_cell(light: np.ndarray, distance: np.ndarray, falls: Falls, grid: 
     means = sums[wanted][:, :3] / sums[wanted][:, 3:]
     loss = np.zeros((grid.rows, grid.columns, 3), np.float32)
     rough = np.zeros((grid.rows, grid.columns, 1), np.float32)
-    places = grid.places(wanted)
-    loss[wanted], rough[wanted, 0] = falls.at(places, means), falls.roughness(places, means)
+    loss[wanted], rough[wanted, 0] = falls.at(grid.places(wanted), means)
     return loss, rough
 
 

@@ -53,6 +53,11 @@ def test_it_opens_the_browser_with_the_token(tmp_path: Path, monkeypatch: pytest
         assert url.endswith("/#token=sesame")
 
 
+def test_a_token_stays_whole_in_the_link():
+    with serving("--no-browser", "--token", "a+b&c%") as (_, url):
+        assert url.endswith("/#token=a%2Bb%26c%25")
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

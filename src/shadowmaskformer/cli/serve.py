@@ -39,6 +39,7 @@ def run(args: argparse.Namespace) -> int:
     import contextlib
     import threading
     import webbrowser
+    from urllib.parse import quote
 
     from shadowmaskformer.batch.work import Settings
     from shadowmaskformer.cli.console import EXIT_OK
@@ -53,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
     remover = {"weights": args.weights, "runtime": args.runtime, "device": args.device}
     Settings(remover).fingerprint()  # finds weights that are missing before anything listens
     server = Server(host=args.host, port=args.port, token=args.token, workers=args.workers, **remover)
-    secret = f"#token={args.token}" if args.token else ""
+    secret = f"#token={quote(args.token, safe='')}" if args.token else ""
     page = f"{server.url}/{secret}"
     print(f"shadowmaskformer is at {page}  (Ctrl-C ends it)", flush=True)
     if others := server.url_for_others:

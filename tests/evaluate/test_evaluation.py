@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from shadowmaskformer.cli import main
-from shadowmaskformer.errors import ConfigError, EvaluationError
+from shadowmaskformer.errors import ConfigError, DatasetError, EvaluationError
 from shadowmaskformer.evaluate import (
     PROTOCOLS,
     EvaluationSet,
@@ -32,6 +32,15 @@ def test_input_scores_worse_than_the_floor_and_truth_perfect(istd, tmp_path):
     error = {m: found.summary(m, STANDARD[0]).value("error", "shadow") for m in found.methods}
     assert error["test_C"] == 0
     assert error["Relight floor"] < 0.7 * error["Input"]
+
+
+def test_without_a_test_split_a_split_must_be_named(istd):
+    (istd / "test").rename(istd / "valid")
+    for kind in "ABC":
+        (istd / "valid" / f"test_{kind}").rename(istd / "valid" / f"valid_{kind}")
+    with pytest.raises(DatasetError, match="test"):
+        EvaluationSet.open(istd)
+    assert EvaluationSet.open(istd, "valid").triplets
 
 
 def test_scoring_the_input_folder_equals_scoring_the_input(istd, tmp_path):

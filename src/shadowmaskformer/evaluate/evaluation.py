@@ -59,7 +59,7 @@ class EvaluationSet:
             memory: folder that keeps which scenes are unseen: finding out reads every clean picture of train and test.
         """
         dataset = data.open_dataset(folder)
-        split = split or ("test" if "test" in dataset.splits else dataset.splits[0])
+        split = split or (dataset.splits[0] if len(dataset.splits) == 1 else "test")
         triplets = dataset.split(split)
         if limit is not None and limit < len(triplets):
             triplets = tuple(triplets[round(i * len(triplets) / limit)] for i in range(limit))

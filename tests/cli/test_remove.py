@@ -76,6 +76,11 @@ def test_wrong_usage_is_one_line_and_touches_nothing(
     assert sorted(path.name for path in files.iterdir()) == ["mask.png", "photo.png"]
 
 
+def test_found_shadows_are_not_inverted(files: Path, capsys: pytest.CaptureFixture[str]):
+    assert main(["remove", str(files / "photo.png"), "--only", "1", "--invert-mask"]) == 2
+    assert "no mask to invert" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("folder", ["empty", "./empty/", "."])
 def test_a_folder_without_photos_is_an_error(
     files: Path, folder: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

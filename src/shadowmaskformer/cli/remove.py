@@ -137,6 +137,8 @@ def _remove_one(args: argparse.Namespace) -> int:
         raise ConfigError("--json and --compare need a file for the picture", "give -o FILE")
     if args.only and args.mask is not None:
         raise ConfigError("--only chooses among shadows that are found", "leave --mask out")
+    if args.only and args.invert_mask:
+        raise ConfigError("there is no mask to invert", "leave --invert-mask out")
     if args.mask is None and not from_stdin and not args.only:
         args.mask = mask_beside(args.photo)
         if args.mask and not args.quiet and not args.json:

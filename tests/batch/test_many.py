@@ -253,6 +253,27 @@ def test_a_photo_that_is_still_being_copied_is_waited_for(folder: Path):
     rest.join()
 
 
+def test_a_stopped_batch_does_not_wait_for_a_photo_that_grows(folder: Path):
+    path, ended = folder / "in/a.png", threading.Event()
+    path.write_bytes(path.read_bytes()[:300])
+
+    def grow() -> None:
+        while not ended.wait(0.1):
+            with path.open("ab") as file:
+                file.write(b"more")
+
+    growing = threading.Thread(target=grow)
+    growing.start()
+    batch = remove_many(folder / "in", folder / "out", method="relight", workers=2)
+    assert next(batch).status == "done"
+    time.sleep(2)
+    began = time.monotonic()
+    batch.close()
+    assert time.monotonic() - began < 10
+    ended.set()
+    growing.join()
+
+
 def test_comparisons_are_written_too(folder: Path):
     remove(folder, compare=True)
     assert (folder / "out/sub/c-no-shadow-compare.jpg").exists()

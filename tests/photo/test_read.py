@@ -25,7 +25,7 @@ from shadowmaskformer.errors import (
     NotAnImageError,
 )
 from shadowmaskformer.masks import read_mask
-from shadowmaskformer.photo import Metadata, encode_photo, encoding_losses, read_photo
+from shadowmaskformer.photo import Metadata, count_pixels, encode_photo, encoding_losses, read_photo
 from shadowmaskformer.photo.blocks import png_chunk
 
 FORMATS = ["JPEG", "PNG", "WEBP", "TIFF", "BMP", "GIF", "AVIF"]
@@ -781,6 +781,13 @@ def test_a_preview_page_is_not_a_picture_of_its_own() -> None:
         writer.write(picture(), photometric="rgb", metadata=None)
         writer.write(picture()[::4, ::4].copy(), photometric="rgb", subfiletype=1, metadata=None)
     assert read_photo(buffer.getvalue()).pixels.shape == (*SIZE, 3)
+
+
+def test_the_pixels_of_a_chosen_page_are_counted(tmp_path: Path) -> None:
+    path = tmp_path / "pages.tif"
+    path.write_bytes(tiff(np.zeros((2, *SIZE, 3), np.uint8), photometric="rgb"))
+    assert count_pixels(path) is None
+    assert count_pixels(path, frame=1) == SIZE[0] * SIZE[1]
 
 
 def test_of_a_phones_multi_picture_file_the_first_is_taken_with_a_warning() -> None:

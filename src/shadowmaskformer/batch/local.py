@@ -56,7 +56,7 @@ class _Batch:
         self.outcomes: queue.SimpleQueue[Outcome | BaseException] = queue.SimpleQueue()
         self._items, self._settings, self._manifest = iter(items), settings, manifest
         self._version = settings.fingerprint()
-        self._gate = _MemoryGate()
+        self._gate = _MemoryGate(settings.options.get("frame"))
         self._lock = threading.Lock()
         self._full = self._stopped = False
 
@@ -88,13 +88,22 @@ class _Batch:
         if self._full:
             return Outcome(item.photo, item.output, "left", item.mask)
         earlier = self._manifest.earlier(item.output)
-        return settle(worker, item, earlier, self._settings, self._version, lambda: self._gate.room_for(item.photo))
+        return settle(
+            worker,
+            item,
+            earlier,
+            self._settings,
+            self._version,
+            lambda: self._gate.room_for(item.photo),
+            stopped=lambda: self._stopped,
+        )
 
 
 class _MemoryGate:
     """Lets photos in while all that are inside fit in memory together; one alone is always let in."""
 
-    def __init__(self) -> None:
+    def __init__(self, frame: int | None) -> None:
+        self._frame = frame
         memory = available_memory()
         self._budget = float("inf") if memory is None else _SHARE_OF_MEMORY * memory
         self._used, self._inside, self._open = 0.0, 0, False
@@ -103,7 +112,7 @@ class _MemoryGate:
     @contextmanager
     def room_for(self, photo: str) -> Generator[None]:
         """Wait until there is room for a photo."""
-        need = _WORKER_BYTES + _BYTES_PER_PIXEL * (count_pixels(photo) or 0)
+        need = _WORKER_BYTES + _BYTES_PER_PIXEL * (count_pixels(photo, frame=self._frame) or 0)
         # Behind the door in the order of arrival; otherwise small photos would overtake a large one for ever.
         with self._door, self._changed:
             self._changed.wait_for(lambda: self._open or not self._inside or self._used + need <= self._budget)

@@ -87,6 +87,8 @@ def settle(
     settings: Settings,
     version: str,
     room: Callable[[], AbstractContextManager[None]] = nullcontext,
+    *,
+    stopped: Callable[[], bool] = lambda: False,
 ) -> Outcome:
     """Do in `worker` what is to be done about a photo.
 
@@ -99,6 +101,7 @@ def settle(
         settings: of the batch.
         version: the settings' fingerprint.
         room: waited for before the work is begun, and held meanwhile.
+        stopped: whether to wait no longer for a photo that is still being copied.
     """
     outcome: Outcome | None = None
     for _ in range(2):
@@ -113,7 +116,7 @@ def settle(
         except WorkerDiedError as died:
             outcome = Outcome(item.photo, item.output, "failed", item.mask, died)
         else:
-            if outcome.error is None or not _was_growing(item, version, found):
+            if outcome.error is None or not _was_growing(item, version, found, stopped):
                 break
     assert outcome is not None
     return outcome
@@ -125,15 +128,15 @@ def _known_bare(item: Item) -> NoShadowError:
     )
 
 
-def _was_growing(item: Item, version: str, found: str) -> bool:
-    """Return whether the files have changed since `found`; wait until they no longer do."""
+def _was_growing(item: Item, version: str, found: str, stopped: Callable[[], bool]) -> bool:
+    """Return whether the files have changed since `found`; wait until they no longer do, or the batch is stopped."""
     if not is_url(item.photo):
         with suppress(OSError):
             # A copy comes in bursts; this long after the last one, it is over.
             over = Path(item.photo).stat().st_mtime + 2 * _LOOK_EVERY_S
             time.sleep(min(max(over - time.time(), 0), 2 * _LOOK_EVERY_S))
     changed = False
-    while (now := fingerprint(item, version)) != found:
+    while not stopped() and (now := fingerprint(item, version)) != found:
         changed, found = True, now
         time.sleep(_LOOK_EVERY_S)
     return changed

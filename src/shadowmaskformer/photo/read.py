@@ -78,10 +78,13 @@ def read_plain(source: ImageSource, *, max_pixels: int = MAX_PIXELS, name: str |
     return _read(source, Reading(name or name_of(source), max_pixels, drop_metadata=True, as_mask=True))
 
 
-def count_pixels(path: str | os.PathLike[str]) -> int | None:
-    """Return how many pixels a picture file has, as its header says; None if it is not a picture that can be read."""
+def count_pixels(path: str | os.PathLike[str], *, frame: int | None = None) -> int | None:
+    """Return how many pixels a picture file has, as its header says; None if it is not a picture that can be read.
+
+    Of an animated or multi-page file, the chosen frame counts.
+    """
     try:
-        _read(path, _Measuring(name_of(path), 0))
+        _read(path, _Measuring(name_of(path), 0, frame))
     except _Measured as found:
         return found.pixels
     except ShadowMaskFormerError:

@@ -236,7 +236,7 @@ def test_a_batch_that_processes_cannot_share_is_refused(
             [],
             tasks.task_of(QUICK),
             photos=None,
-            also=(),
+            also={},
             hours=None,
             init=None,
             before=None,
@@ -252,6 +252,28 @@ def test_a_changed_recipe_is_not_resumed_unless_allowed(data: Path, tmp_path: Pa
     with pytest.raises(ConfigError, match=r"steps was 2, is 3.*allow_change=.steps"):
         train.run(longer, data, out, resume=True)
     assert train.run(longer, data, out, resume=True, allow_change=["steps"]).steps == 3
+
+
+def test_other_pairs_to_validate_on_are_not_taken_into_a_run_unless_allowed(data: Path, tmp_path: Path) -> None:
+    out, config = tmp_path / "run", dataclasses.replace(QUICK, embedding="mape-physical", steps=2, validations=1)
+    train.run(config, data, out)
+    further = write_pairs(tmp_path / "further", count=2)
+    longer, changed = dataclasses.replace(config, steps=8, validations=4), ["steps", "validations"]
+    with pytest.raises(ConfigError, match=r"allow_change=.*also"):
+        train.run(longer, data, out, resume=True, also=[further], allow_change=changed)
+    again = train.run(longer, data, out, resume=True, also=[further], allow_change=[*changed, "also"])
+    assert "used" in (again.best or {})
+
+
+def test_pictures_of_one_name_in_both_splits_stay_apart(data: Path, tmp_path: Path) -> None:
+    for split in ("train", "valid"):
+        shutil.copytree(data / "train", tmp_path / "twice" / split)
+    found = startup.split_data(QUICK, tmp_path / "twice")
+    cache, one = tmp_path / "cache", Processes(0, 1, torch.device("cpu"))
+    samples, valid = startup.open_samples(QUICK, found, {}, task_of(QUICK), cache, one, quiet=True)
+    assert len(samples) == len(found.train) == 8
+    assert valid is not None
+    assert {each.name for each in valid.groups["unseen"]} == {each.name for each in found.unseen}
 
 
 def test_a_run_shortened_below_what_it_did_keeps_its_weights(data: Path, tmp_path: Path) -> None:

@@ -62,7 +62,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="KEY",
-        help="with --resume: allow this recipe key, or `data`, `hours` or `floor`, to differ; repeatable",
+        help="with --resume: allow this recipe key, or `data`, `also`, `hours` or `floor`, to differ; repeatable",
     )
     parser.add_argument(
         "--cache",

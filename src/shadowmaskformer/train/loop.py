@@ -105,7 +105,7 @@ def run(
             comes on top.
         init: weights to start from: a folder, a file or a name.
         resume: go on from the newest whole checkpoint in `out`, or from the start if it has none yet.
-        allow_change: keys of the recipe, or "data", "hours" or "floor", that may differ from the run being resumed.
+        allow_change: keys of the recipe, or "data", "also", "hours" or "floor", that may differ from the run being resumed.
         photos: folder of photographs to train on beside the pairs, with shadows drawn on them.
         also: further data sets of pairs to validate on, never to train on: the best weights are chosen by them.
         cache: folder for decoded pictures, which runs can share; None is `out/cache`.
@@ -113,8 +113,9 @@ def run(
     """
     out, task = Path(out), task_of(config)
     split = split_data(config, Path(data), photos)
-    further = {Path(each).resolve().name: all_pairs(Path(each)) for each in also}
-    if len(further) < len(also):
+    further = {str(Path(each).absolute()): all_pairs(Path(each)) for each in also}
+    named = {Path(folder).resolve().name: pairs for folder, pairs in further.items()}
+    if len(named) < len(also):
         raise ConfigError("two of the data sets to validate on have one name", "rename one of them")
     before = read_description(out) if resume else None  # says so if there is none, before a folder is made
     with join_processes() as processes, hold_folder(out, processes):
@@ -125,7 +126,7 @@ def run(
             split.train,
             task,
             photos=photos,
-            also=also,
+            also=further,
             hours=hours,
             init=init,
             before=before,
@@ -134,7 +135,7 @@ def run(
         )
         learner, at = _start(config, task, processes, out, init, resume=resume)
         folder = Path(cache or out / "cache")
-        samples, validation = open_samples(config, split, further, task, folder, processes, quiet=quiet)
+        samples, validation = open_samples(config, split, named, task, folder, processes, quiet=quiet)
         if resume and processes.leads:
             write_description(out, description)  # not before the run is known to go on: a slip must not change it
         schedule = Schedule(config, len(samples), hours * 3600 if hours is not None else None)
@@ -255,7 +256,7 @@ class _Leader:
         named, decides = scores.to_dict(), self._validation.decides
         self._journal.write(at.step, named | {"elapsed_s": round(at.elapsed_s, 3)})
         logger.info("validation, step %d, %.2f h: %s", at.step, at.elapsed_s / 3600, scores)
-        if math.isfinite(named[decides]) and (at.best is None or named[decides] > at.best[decides]):
+        if math.isfinite(named[decides]) and named[decides] > (at.best or {}).get(decides, -math.inf):
             at.best = named
             self._learner.averaged.save_pretrained(self._out / BEST)
         return time.monotonic() - began

@@ -6,6 +6,7 @@ import datetime
 import logging
 from collections.abc import Collection, Generator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +53,9 @@ def split_data(config: TrainConfig, data: Path, photos: str | Path | None = None
     """
     dataset = open_dataset(data)
     if {"train", "valid"} <= set(dataset.splits):
-        split = Split(dataset.split("train"), dataset.split("valid"), ())
+        # Samples are chosen by name, and both splits may number their pictures alike.
+        valid = tuple(replace(each, name=f"valid/{each.name}") for each in dataset.split("valid"))
+        split = Split(dataset.split("train"), valid, ())
     else:
         triplets = dataset.split(WHOLE if dataset.splits == (WHOLE,) else "train")
         seen = min(config.validation_pictures, round(config.validation_share * len(triplets)))
@@ -85,7 +88,7 @@ def prepare_folder(
     task: Task,
     *,
     photos: str | Path | None,
-    also: Collection[str | Path],
+    also: Mapping[str, Sequence[Triplet]],
     hours: float | None,
     init: str | Path | None,
     before: dict[str, Any] | None,
@@ -101,7 +104,7 @@ def prepare_folder(
         triplets: the pictures that the run trains on.
         task: what it trains for.
         photos: photographs that it trains on beside the data set.
-        also: data sets that it validates on beside it.
+        also: pairs of the data sets that it validates on beside it, by their folders.
         hours: its time budget.
         init: weights to start from.
         before: the description of the run that is being resumed; None starts a new one.
@@ -119,10 +122,12 @@ def prepare_folder(
                 f"set batches to multiples of {processes.world}"
             )
     facts: dict[str, Any] = {"data": fingerprint(triplets), "hours": hours, **task.facts()}
+    if also:
+        facts["also"] = [fingerprint(pairs) for pairs in also.values()]
     about = {
         "folder": str(data.absolute()),
         "photos": None if photos is None else str(Path(photos).absolute()),
-        "also": [str(Path(each).absolute()) for each in also],
+        "also": list(also),
         "started": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "version": machine.versions("shadowmaskformer")["shadowmaskformer"],
         "git": git_state(),

@@ -128,6 +128,14 @@ def test_the_server_finds_shadows_as_the_library_does(server: Server):
     assert removed.content == shadowmaskformer.ShadowRemover(threads=1).remove_file(DEMO["photo"]).data
 
 
+def test_what_was_done_to_a_mask_is_said_when_shadows_are_looked_for(server: Server):
+    smaller = encoded(pixels(DEMO["mask"])[::2, ::2])
+    answer = requests.post(f"{server.url}/v1/mask", files={"photo": DEMO["photo"], "mask": smaller})
+    assert any("resized" in line for line in facts(answer)["warnings"])
+    refused = requests.post(f"{server.url}/v1/mask", files={"photo": DEMO["photo"]}, data={"invert_mask": "true"})
+    assert "no mask to invert" in message(refused)
+
+
 def test_a_photo_without_a_shadow_is_no_server_error(server: Server):
     plain = encoded(np.full((64, 80, 3), 200, np.uint8))
     answer = requests.post(f"{server.url}/v1/remove", files={"photo": plain})

@@ -88,7 +88,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         dest="feather_px",
         type=float,
         metavar="PX",
-        help="fade within PX of the mask (default: where the shadow fades)",
+        help="fade out over about PX around the mask (default: where the shadow fades)",
     )
     mask.add_argument("--invert-mask", action="store_true", help="the mask is black where the shadow is")
     mask.add_argument("--exact-mask", action="store_true", help="do not widen the mask to the shadow's edge")

@@ -15,7 +15,7 @@ from shadowmaskformer import masks
 from shadowmaskformer.arrays import average_down, fit_pixels, from_float
 from shadowmaskformer.batch.worker import report
 from shadowmaskformer.detect.hints import Hint
-from shadowmaskformer.errors import MaskError, said
+from shadowmaskformer.errors import ConfigError, MaskError, said
 from shadowmaskformer.photo import Metadata, Photo, encode_photo, read_photo, sniff
 from shadowmaskformer.removal.options import Options, complete
 from shadowmaskformer.removal.remover import ShadowRemover
@@ -54,20 +54,24 @@ def find_mask(
 ) -> Answer:
     """Return the shadows of a photo as a soft mask, a gray PNG, and the list of them."""
     read, chosen = _read(photo, options), complete(options)
-    marked = None
+    marked, notes = None, ()
     if mask is not None:
-        marked, _ = masks.prepare(
+        marked, notes = masks.prepare(
             _named(mask, "mask"),
             read.height,
             read.width,
             invert_mask=chosen["invert_mask"],
             max_pixels=chosen["max_pixels"],
         )
+    elif chosen["invert_mask"]:
+        raise ConfigError("there is no mask to invert", "give a mask or leave {invert_mask} out")
     found = remover.detector.detect_in_photo(read, hints=hints, mask=marked, exact=chosen["exact_mask"])
     shadows = [{"share": round(each.share, 5), "box": [int(edge) for edge in each.box]} for each in found.shadows]
     levels = from_float(found.mask)
     data = encode_photo(Photo(np.repeat(levels[..., None], 3, axis=2), gray=True), format="PNG")
-    return Answer(data, "image/png", {"width": read.width, "height": read.height, "shadows": shadows[:64]})
+    warnings = [said(line, "http") for line in (*read.warnings, *notes, found.note) if line]
+    facts = {"width": read.width, "height": read.height, "shadows": shadows[:64], "warnings": warnings}
+    return Answer(data, "image/png", facts)
 
 
 def correction(

@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+import os
+import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -226,6 +229,34 @@ def test_caches_of_two_truths_are_not_mixed_up(tmp_path: Path) -> None:
     own = build_cache(triplets, tmp_path / "cache", truth="own-light").pictures(0)[2].copy()
     assert (own != taken).any()
     np.testing.assert_array_equal(build_cache(triplets, tmp_path / "cache").pictures(0)[2], taken)
+
+
+def test_what_a_killed_run_has_left_is_removed(triplets: tuple[Triplet, ...], tmp_path: Path) -> None:
+    old, new = (tmp_path / f"cache.partial-{number}" for number in (4_000_000, 4_000_001))
+    for leftover in (old, new):
+        leftover.mkdir()
+        (leftover / module.PICTURES).write_bytes(b"half")
+    for path in (old / module.PICTURES, old):
+        os.utime(path, (0, 0))
+    build_cache(triplets, tmp_path / "cache")
+    assert not old.exists()
+    assert new.exists()  # another run may be writing it
+
+
+def test_a_cache_that_another_run_has_written_meanwhile_is_kept(
+    triplets: tuple[Triplet, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = module._write_cache
+
+    def overtaken(chosen: Any, folder: Path, *rest: Any) -> None:
+        write(chosen, folder, *rest)
+        shutil.copytree(folder, tmp_path / "cache")
+        (tmp_path / "cache/mark").touch()
+
+    monkeypatch.setattr(module, "_write_cache", overtaken)
+    build_cache(triplets, tmp_path / "cache")
+    assert (tmp_path / "cache/mark").exists()
+    assert len(list(tmp_path.iterdir())) == 1
 
 
 def test_no_pictures() -> None:

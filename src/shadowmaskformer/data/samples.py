@@ -9,9 +9,11 @@ the run, so that any number of processes and threads get the same samples, and a
 from __future__ import annotations
 
 import functools
+import glob
 import json
 import os
 import shutil
+import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
@@ -42,6 +44,9 @@ TOLERATED = 0.001
 """Share of unreadable pictures that a run tolerates."""
 CROP_TRIES = 6
 """How often a crop without a shadow's edge is drawn again."""
+
+_PARTIAL = ".partial-"
+_STALE_AFTER_S = 600.0  # what is being written is written to every few seconds
 
 Truth = Literal["as-taken", "own-light"]
 """Which truth to learn: the clean picture as it was taken, or brought to the light of its photo.
@@ -161,11 +166,13 @@ def build_cache(
     key = f"2:{side}:{fingerprint(triplets)}{light}{':soft 2' * soft}{f':relit {relight.RULE}' * relit}"
     if _is_whole(folder, key):
         return Cache(folder)
-    partial = folder.with_name(f"{folder.name}.partial-{os.getpid()}")
+    partial = folder.with_name(f"{folder.name}{_PARTIAL}{os.getpid()}")
     try:
-        shutil.rmtree(partial, ignore_errors=True)
+        _sweep(folder)
         partial.mkdir(parents=True)
         _write_cache(triplets, partial, _Rules(side, truth, soft, relit), key, progress)
+        if _is_whole(folder, key):  # another run has written it meanwhile, and may be reading it
+            return Cache(folder)
         if folder.exists():
             shutil.rmtree(folder)
         partial.replace(folder)
@@ -176,6 +183,14 @@ def build_cache(
     finally:
         shutil.rmtree(partial, ignore_errors=True)
     return Cache(folder)
+
+
+def _sweep(folder: Path) -> None:
+    """Remove what killed runs have left of this cache."""
+    for leftover in folder.parent.glob(f"{glob.escape(folder.name)}{_PARTIAL}*"):
+        written = max((path.stat().st_mtime for path in (leftover, *leftover.iterdir())), default=0.0)
+        if time.time() - written > _STALE_AFTER_S:
+            shutil.rmtree(leftover, ignore_errors=True)
 
 
 def _is_whole(folder: Path, key: str) -> bool:

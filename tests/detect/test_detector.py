@@ -12,7 +12,7 @@ from shadowmaskformer.detect.detector import ShadowDetector, follow, snap
 from shadowmaskformer.detect.hints import Hint
 from shadowmaskformer.detect.refine import refine
 from shadowmaskformer.detect.task import view_size
-from shadowmaskformer.errors import ConfigError, WeightsError
+from shadowmaskformer.errors import ConfigError, ImageTooLargeError, WeightsError
 from shadowmaskformer.masks import grow, shrink
 from shadowmaskformer.network.config import DetectorConfig
 from shadowmaskformer.photo import Photo
@@ -56,6 +56,15 @@ def test_every_kind_of_image_gives_the_same(detector: ShadowDetector, demo: np.n
     Image.fromarray(demo).save(tmp_path / "photo.png")
     for image in (tmp_path / "photo.png", (tmp_path / "photo.png").read_bytes(), Image.fromarray(demo), Photo(demo)):
         np.testing.assert_array_equal(detector.detect(image).mask, expected)
+
+
+def test_a_page_of_several_is_looked_at(detector: ShadowDetector, demo: np.ndarray, tmp_path: Path):
+    first = Image.fromarray(np.full_like(demo, 200))
+    first.save(tmp_path / "pages.tif", save_all=True, append_images=[Image.fromarray(demo)])
+    assert not detector.detect(tmp_path / "pages.tif", frame=0).shadows
+    np.testing.assert_array_equal(detector.detect(tmp_path / "pages.tif", frame=1).mask, detector.detect(demo).mask)
+    with pytest.raises(ImageTooLargeError):
+        detector.detect(tmp_path / "pages.tif", frame=1, max_pixels=100)
 
 
 def test_it_pickles(detector: ShadowDetector, demo: np.ndarray):

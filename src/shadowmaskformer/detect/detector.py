@@ -16,7 +16,7 @@ from shadowmaskformer.detect.hints import Hint, draw_hints
 from shadowmaskformer.detect.refine import refine
 from shadowmaskformer.errors import ArrayError, ConfigError
 from shadowmaskformer.masks.parts import label
-from shadowmaskformer.photo import Photo
+from shadowmaskformer.photo import MAX_PIXELS, Photo
 from shadowmaskformer.photo.accept import as_photo
 from shadowmaskformer.runtimes import load_session
 
@@ -63,7 +63,15 @@ class ShadowDetector:
         given = ", ".join(f"{name}={value!r}" for name, value in self._arguments.items() if value is not None)
         return f"ShadowDetector({given})"
 
-    def detect(self, image: Any, *, hints: Sequence[Hint] = (), mask: Any = None) -> Detection:
+    def detect(
+        self,
+        image: Any,
+        *,
+        hints: Sequence[Hint] = (),
+        mask: Any = None,
+        max_pixels: int = MAX_PIXELS,
+        frame: int | None = None,
+    ) -> Detection:
         """Find the shadows in an image.
 
         Args:
@@ -72,9 +80,13 @@ class ShadowDetector:
                 the light, that it lies in; a box leaves out what is around it.
             mask: a rough mask, of any kind that `ShadowRemover.remove` takes. Where it is too small, its edge moves
                 to the shadow's; shadows that it does not touch are left out, unless a hint names them.
+            max_pixels: refuse larger photos and masks.
+            frame: which picture of an animated or multi-page file, 0 = first; None refuses such files.
         """
-        photo = as_photo(image)
-        marked = None if mask is None else masks.prepare(mask, photo.height, photo.width)[0]
+        photo = as_photo(image, max_pixels=max_pixels, frame=frame)
+        marked = None
+        if mask is not None:
+            marked, _ = masks.prepare(mask, photo.height, photo.width, max_pixels=max_pixels)
         return self.detect_in_photo(photo, hints=hints, mask=marked)
 
     def detect_in_photo(

@@ -274,6 +274,20 @@ def test_a_stopped_batch_does_not_wait_for_a_photo_that_grows(folder: Path):
     growing.join()
 
 
+def test_where_pytorch_takes_a_gpu_a_batch_knows_it(folder: Path, monkeypatch: pytest.MonkeyPatch):
+    torch = pytest.importorskip("shadowmaskformer.runtimes.torch")
+    monkeypatch.setattr(torch, "best_device", lambda: "cuda")
+    seen: list[work.Settings] = []
+
+    def run(items: object, settings: work.Settings, *_: object, **__: object) -> list[Outcome]:
+        seen.append(settings)
+        return []
+
+    monkeypatch.setattr(local, "run_local", run)
+    assert not list(remove_many(folder / "in", folder / "out", runtime="torch"))
+    assert local._default_workers(seen[0]) == 1
+
+
 def test_comparisons_are_written_too(folder: Path):
     remove(folder, compare=True)
     assert (folder / "out/sub/c-no-shadow-compare.jpg").exists()

@@ -19,6 +19,7 @@ from shadowmaskformer.files import shown
 from shadowmaskformer.photo import choose_format, format_of_path, local_path
 from shadowmaskformer.removal.options import Options, complete
 from shadowmaskformer.removal.remover import Method, check_arguments
+from shadowmaskformer.runtimes import backend
 
 log = logging.getLogger(__name__)
 
@@ -117,6 +118,10 @@ def remove_many(
     inputs = [os.fspath(each) for each in ([photos] if isinstance(photos, str | os.PathLike) else photos)]
     target, marks = (None if each is None else os.fspath(each) for each in (output, masks))
     _check(inputs, target, marks, engine, workers, options)
+    if runtime == "torch" and device is None and backend(runtime).why_not() is None:
+        from shadowmaskformer.runtimes.torch import best_device
+
+        device = best_device()  # how many workers there are, and what Ray sets aside, depends on it
     remover: dict[str, Any] = {
         "weights": weights, "method": method, "runtime": runtime, "device": device,
         "threads": 1 if threads is None else threads,

@@ -47,7 +47,7 @@ def load(weights: str | Path, *, device: str | None = None, threads: int | None 
         torch.set_num_threads(threads)
     model = Network.from_pretrained(weights)
     try:
-        model = model.to(torch.device(device or _best_device()))
+        model = model.to(torch.device(device or best_device()))
     except (RuntimeError, AssertionError) as error:
         raise ConfigError(
             f"the device {device!r} cannot be used ({first_line(error)})", 'try {device="cpu"}'
@@ -55,7 +55,8 @@ def load(weights: str | Path, *, device: str | None = None, threads: int | None 
     return TorchSession(model.eval())
 
 
-def _best_device() -> str:
+def best_device() -> str:
+    """Return the GPU where there is one, else the CPU."""
     if torch.cuda.is_available():
         return "cuda"
     return "mps" if torch.backends.mps.is_available() else "cpu"

@@ -202,7 +202,8 @@ class Queue:
             finally:
                 timer.cancel()
                 del self._running[job]
-                self._metrics.finished(job.task, job.state, time.monotonic() - job.began)
+                if job.state in FINAL:
+                    self._metrics.finished(job.task, job.state, time.monotonic() - job.began)
 
     def _overrun(self, job: Job) -> None:
         seconds = self._limits.job_s

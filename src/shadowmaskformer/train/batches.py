@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -55,6 +56,25 @@ class Request:
     position: int
     total: int
     size: int
+
+
+def channels_first(pictures: np.ndarray) -> Tensor:
+    """Return pictures (B, H, W, C) as a float32 tensor (B, C, H, W)."""
+    return torch.from_numpy(np.ascontiguousarray(pictures.transpose(0, 3, 1, 2), np.float32))
+
+
+def plane(pictures: np.ndarray) -> Tensor:
+    """Return planes (B, H, W) as a float32 tensor (B, 1, H, W)."""
+    return channels_first(pictures[..., None])
+
+
+def spread(length: int, wanted: int) -> list[int]:
+    """Return at most `wanted` of `length` indices, evenly: pictures of one scene are neighbours.
+
+    >>> spread(10, 4)
+    [0, 3, 6, 9]
+    """
+    return [int(index) for index in np.linspace(0, length - 1, min(wanted, length)).round()]
 
 
 class ToBatch(Protocol):

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 import torch.nn.functional as F
 from PIL import Image
 from torch import Tensor
@@ -23,7 +22,7 @@ from shadowmaskformer.errors import ConfigError
 from shadowmaskformer.network.base import Network
 from shadowmaskformer.runtimes import Session
 from shadowmaskformer.runtimes.torch import TorchSession
-from shadowmaskformer.train.batches import Batch
+from shadowmaskformer.train.batches import Batch, channels_first, plane, spread
 from shadowmaskformer.train.config import TrainConfig
 from shadowmaskformer.train.guidance import guide
 from shadowmaskformer.train.journal import ScoreCurve
@@ -66,8 +65,8 @@ class Detection:
         guided = [guide(each.photo, each.mask, np.random.default_rng(self._key(each))) for each in samples]
         photo = np.stack([each.photo for each in samples])
         hints, mask, depth = (np.stack([each[place] for each in guided]) for place in range(3))
-        inputs = {"photo": _channels_first(photo), "hints": _channels_first(hints), "mask": _plane(mask)}
-        return Batch(inputs, {"depth": _plane(depth)}, view, total)
+        inputs = {"photo": channels_first(photo), "hints": channels_first(hints), "mask": plane(mask)}
+        return Batch(inputs, {"depth": plane(depth)}, view, total)
 
     def _key(self, sample: Sample) -> tuple[int, int]:
         return self._seed, zlib.crc32(np.ascontiguousarray(sample.photo[::5, ::5]).tobytes())
@@ -132,8 +131,8 @@ class Validation:
     def __init__(self, held_out: Sequence[Samples], *, pictures: int, size: int) -> None:
         self.groups: dict[str, list[Sample]] = {"pairs": [], "drawn": [], "bare": []}
         for samples in held_out:
-            for index in np.linspace(0, len(samples) - 1, min(pictures, len(samples))).round():
-                sample = samples.whole(int(index), size)
+            for index in spread(len(samples), pictures):
+                sample = samples.whole(index, size)
                 known = not np.array_equal(sample.photo, sample.truth)
                 shadow = bool((sample.mask > 0.5).any())
                 self.groups["bare" if not shadow else "pairs" if known else "drawn"].append(sample)
@@ -195,7 +194,7 @@ def _darkest(photo: Floats) -> Floats:
 
 
 def _draw(session: Session, samples: list[Sample], path: Path) -> None:
-    chosen = [samples[int(i)] for i in np.linspace(0, len(samples) - 1, min(4 * PANEL_COLUMNS, len(samples))).round()]
+    chosen = [samples[index] for index in spread(len(samples), 4 * PANEL_COLUMNS)]
     cells: list[np.ndarray] = []
     for sample in chosen:
         found = _enlarged(look(session, sample.photo), sample)[..., None]
@@ -206,11 +205,3 @@ def _draw(session: Session, samples: list[Sample], path: Path) -> None:
     cells += [np.zeros_like(cells[0])] * (-len(cells) % PANEL_COLUMNS)
     rows = [np.concatenate(cells[i : i + PANEL_COLUMNS], axis=1) for i in range(0, len(cells), PANEL_COLUMNS)]
     Image.fromarray(np.concatenate(rows)).save(path, quality=88)
-
-
-def _channels_first(pictures: np.ndarray) -> Tensor:
-    return torch.from_numpy(np.ascontiguousarray(pictures.transpose(0, 3, 1, 2), np.float32))
-
-
-def _plane(pictures: np.ndarray) -> Tensor:
-    return torch.from_numpy(np.ascontiguousarray(pictures[:, None], np.float32))

@@ -105,7 +105,7 @@ def run(
             comes on top.
         init: weights to start from: a folder, a file or a name.
         resume: go on from the newest whole checkpoint in `out`, or from the start if it has none yet.
-        allow_change: keys of the recipe, or "data", "also", "hours" or "floor", that may differ from the run being resumed.
+        allow_change: keys of the recipe, or "data", "also", "hours" or "floor", that may differ from the resumed run's.
         photos: folder of photographs to train on beside the pairs, with shadows drawn on them.
         also: further data sets of pairs to validate on, never to train on: the best weights are chosen by them.
         cache: folder for decoded pictures, which runs can share; None is `out/cache`.

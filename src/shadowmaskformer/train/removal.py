@@ -6,14 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from shadowmaskformer.arrays import Floats
 from shadowmaskformer.data import Sample, Samples, Triplet
 from shadowmaskformer.light import relight
 from shadowmaskformer.network.kinds import input_channels
-from shadowmaskformer.train.batches import Batch
+from shadowmaskformer.train.batches import Batch, channels_first, plane
 from shadowmaskformer.train.config import TrainConfig
 from shadowmaskformer.train.journal import ScoreCurve
 from shadowmaskformer.train.losses import weighted_loss
@@ -43,10 +42,10 @@ class Removal:
         photo, mask, truth = (
             np.stack([getattr(sample, name) for sample in samples]) for name in ("photo", "mask", "truth")
         )
-        inputs = {"photo": _channels_first(photo), "mask": torch.from_numpy(mask[:, None])}
+        inputs = {"photo": channels_first(photo), "mask": plane(mask)}
         if self.relit:
-            inputs["start"] = _channels_first(np.stack([_start(each) for each in samples]))
-        return Batch(inputs, {"truth": _channels_first(truth)}, view, total)
+            inputs["start"] = channels_first(np.stack([_start(each) for each in samples]))
+        return Batch(inputs, {"truth": channels_first(truth)}, view, total)
 
     def loss(self, output: Tensor, batch: Batch) -> Tensor:
         """Return the recipe's weighted losses."""
@@ -78,7 +77,3 @@ def _curves(measure: str) -> list[ScoreCurve]:
         for colour, (region, label) in enumerate((("shadow", "S"), ("lit", "NS"), ("all", "All")))
         for group, style in (("unseen", "-"), ("seen", ":"))
     ]
-
-
-def _channels_first(pictures: np.ndarray) -> Tensor:
-    return torch.from_numpy(np.ascontiguousarray(pictures.transpose(0, 3, 1, 2)))

@@ -27,6 +27,7 @@ from shadowmaskformer.photo import Photo
 from shadowmaskformer.removal.remover import ShadowRemover
 from shadowmaskformer.removal.task import correct
 from shadowmaskformer.runtimes.torch import TorchSession
+from shadowmaskformer.train.batches import spread
 
 PANEL_ROWS = 6
 PANEL_SIDE = 192
@@ -117,12 +118,12 @@ class Validation:
         """
         self.decides = "used" if also else "psnr"
         self._used = {
-            name: [_UsedPicture(triplets[index]) for index in _spread_indices(len(triplets), pictures)]
+            name: [_UsedPicture(triplets[index]) for index in spread(len(triplets), pictures)]
             for name, triplets in also.items()
         }
         self.groups = {name: _spread(samples, pictures, size) for name, samples in groups.items()}
         names = [sample.name for group in self.groups.values() for sample in group]
-        self._shown = {names[index] for index in _spread_indices(len(names), PANEL_ROWS)}
+        self._shown = {names[index] for index in spread(len(names), PANEL_ROWS)}
 
     def baselines(self) -> dict[str, ValidationScores]:
         """Return the scores of doing nothing, and of the floor: relighting without a network."""
@@ -167,16 +168,7 @@ def _means_used(scores: Sequence[UsedScores]) -> UsedMeans:
 
 
 def _spread(samples: Samples, pictures: int, size: int) -> list[Sample]:
-    return [samples.whole(index, size) for index in _spread_indices(len(samples), pictures)]
-
-
-def _spread_indices(length: int, wanted: int) -> list[int]:
-    """Return at most `wanted` of `length` indices, evenly: pictures of one scene are neighbours.
-
-    >>> _spread_indices(10, 4)
-    [0, 3, 6, 9]
-    """
-    return [int(index) for index in np.linspace(0, length - 1, min(wanted, length)).round()]
+    return [samples.whole(index, size) for index in spread(len(samples), pictures)]
 
 
 def _mean_scores(restore: Callable[[Sample], np.ndarray], samples: Sequence[Sample]) -> GroupScores:

@@ -783,6 +783,22 @@ def test_a_preview_page_is_not_a_picture_of_its_own() -> None:
     assert read_photo(buffer.getvalue()).pixels.shape == (*SIZE, 3)
 
 
+@pytest.mark.parametrize(("kinds", "alpha"), [((0, 2), 200), ((2, 0), 100), ((0,), None), ((0, 0), None)])
+def test_alpha_is_told_from_other_channels(kinds: tuple[int, ...], alpha: int | None) -> None:
+    channels = [np.full(SIZE, level, np.uint8) for level in (10, 20, 30, 100, 200)[: 3 + len(kinds)]]
+    photo = read_photo(tiff(np.dstack(channels), photometric="rgb", extrasamples=kinds))
+    assert photo.pixels[0, 0].tolist() == [10, 20, 30]
+    assert (None if photo.alpha is None else int(photo.alpha[0, 0])) == alpha
+    assert any("neither colours nor transparency" in line for line in photo.warnings)
+
+
+def test_the_captions_of_a_tiff_are_kept_or_said_to_be_lost() -> None:
+    iptc = b"\x1c\x02\x78\x00\x05beach"
+    photo = read_photo(tiff(np.zeros((*SIZE, 3), np.uint8), photometric="rgb", extratags=[(33723, 7, 10, iptc, True)]))
+    assert read_photo(encode_photo(photo)).metadata.blocks == iptc
+    assert any("texts of a TIFF" in line for line in encoding_losses(photo, "png"))
+
+
 def test_the_pixels_of_a_chosen_page_are_counted(tmp_path: Path) -> None:
     path = tmp_path / "pages.tif"
     path.write_bytes(tiff(np.zeros((2, *SIZE, 3), np.uint8), photometric="rgb"))

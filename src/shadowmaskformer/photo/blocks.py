@@ -12,6 +12,8 @@ import numpy as np
 
 PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 PNG_TEXTS = (b"tEXt", b"zTXt", b"iTXt")
+IPTC = 33723
+"""Tag of a TIFF that holds caption, copyright and the like."""
 XMP_KEYWORD = "XML:com.adobe.xmp"
 
 _PNG_COLOURS = (b"gAMA", b"cHRM", b"sRGB", b"cICP")
@@ -150,5 +152,5 @@ def png_with_blocks(png: bytes, blocks: bytes) -> bytes:
 
 
 def holds_text(blocks: bytes) -> bool:
-    """Return True when blocks from `png_blocks` or `jpeg_blocks` hold text."""
-    return blocks.startswith(b"\xff") or any(kind in blocks for kind in PNG_TEXTS)
+    """Return True when blocks from `png_blocks` or `jpeg_blocks`, or a TIFF's IPTC, hold text."""
+    return blocks.startswith((b"\xff", b"\x1c")) or any(kind in blocks for kind in PNG_TEXTS)

@@ -29,6 +29,7 @@ from shadowmaskformer.errors import (
 )
 from shadowmaskformer.photo.blocks import (
     DECODER_ERRORS,
+    IPTC,
     PNG_TEXTS,
     has_readable_profile,
     icc_colour_space,
@@ -218,8 +219,16 @@ def decode_tiff(data: bytes, reading: Reading) -> Stored:
             info = {key: page.tags[tag].value for key, tag in tags if tag in page.tags}
             if 282 in page.tags and 283 in page.tags:
                 info["dpi"] = page.get_resolution("inch")
-            return Stored(_tiff_pixels(page), _metadata(info, _tiff_exif(_tiff_tags(data, page))))
-    return _decode_tiff_with_pillow(data, reading, place, page.bitspersample)
+            pixels = _tiff_pixels(page)
+            stored = Stored(pixels, _metadata(info, _tiff_exif(_tiff_tags(data, page))))
+            if pixels.shape[2] < page.samplesperpixel:
+                stored = stored.with_warning(
+                    f"{name}: has channels that are neither colours nor transparency; they are left out"
+                )
+        else:
+            stored = _decode_tiff_with_pillow(data, reading, place, page.bitspersample)
+        iptc = page.tags[IPTC].value if IPTC in page.tags else b""
+        return stored.with_metadata(blocks=iptc if isinstance(iptc, bytes) else b"")
 
 
 def camera_raw(name: str) -> NotAnImageError:
@@ -433,8 +442,9 @@ def _tiff_pixels(page: Any) -> NDArray[Any]:
         array = np.moveaxis(array, 0, -1)
     array = array.reshape(page.imagelength, page.imagewidth, -1)
     colours = 3 if int(page.photometric) == 2 else 1
-    alpha_kind = next((int(kind) for kind in page.extrasamples if int(kind) in (1, 2)), 0)
-    array = array[..., : colours + (alpha_kind > 0)]
+    kinds = [int(kind) for kind in page.extrasamples]
+    alpha, alpha_kind = next(((place, kind) for place, kind in enumerate(kinds) if kind in (1, 2)), (0, 0))
+    array = array[..., [*range(colours), *([colours + alpha] if alpha_kind else [])]]
     if int(page.photometric) == 0:
         # White is zero.
         top = _top(array.dtype)

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from shadowmaskformer.photo.blocks import XMP_KEYWORD, png_chunk, png_with_blocks
+from shadowmaskformer.photo.blocks import IPTC, XMP_KEYWORD, png_chunk, png_with_blocks
 from shadowmaskformer.photo.decode import missing_heif
 from shadowmaskformer.photo.exif import EXIF_PREFIX, tiff_with_exif
 from shadowmaskformer.photo.picture import Photo
@@ -93,7 +93,8 @@ def encode_tiff(photo: Photo, layers: NDArray[Any], quality: int | None) -> byte
     import tifffile
 
     about = photo.metadata
-    tags = [(700, "B", len(about.xmp), about.xmp, True)] if about.xmp else []
+    texts = ((700, "B", about.xmp), (IPTC, "B", about.blocks))
+    tags = [(tag, kind, len(value), value, True) for tag, kind, value in texts if value]
     buffer = io.BytesIO()
     tifffile.imwrite(
         buffer,

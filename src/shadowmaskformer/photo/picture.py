@@ -26,7 +26,8 @@ class Metadata:
         jpeg_tables: quantisation tables of a JPEG source, 64 steps each; empty for other formats.
         lossless: True for a lossless WebP source.
         blocks: other descriptive blocks, encoded as the source's format stores them: a JPEG's comment and IPTC
-            (caption, copyright), a PNG's texts and colour chunks. Written only to a file of the same format.
+            (caption, copyright), a PNG's texts and colour chunks, a TIFF's IPTC. Written only to a file of the same
+            format.
     """
 
     exif: bytes | None = None

@@ -109,6 +109,17 @@ def test_a_photo_without_a_shadow_is_not_tried_again(folder: Path, monkeypatch: 
     assert statuses(remove(folder, grow_px=2)) == {**ALL_SKIPPED, "bare.png": "done"}
 
 
+def test_a_result_of_an_earlier_picture_is_named_and_looked_at_again(folder: Path):
+    remove(folder)
+    (folder / "in/a-mask.png").unlink()
+    Image.new("RGB", (96, 64), "white").save(folder / "in/a.png")
+    stale = remove(folder)["a.png"]
+    assert stale.status == "failed"
+    assert stale.warnings == (f"{folder / 'out/a-no-shadow.png'} is of an earlier picture",)
+    assert statuses(remove(folder))["a.png"] == "skipped"
+    assert statuses(remove(folder, overwrite=True))["a.png"] == "failed"
+
+
 def test_a_result_is_made_anew_when_its_photo_has_lost_its_shadow_and_got_it_back(folder: Path):
     photo = (folder / "in/a.png").read_bytes()
     assert statuses(remove(folder)) == ALL_DONE

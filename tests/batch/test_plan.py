@@ -143,3 +143,20 @@ def test_a_folder_of_masks_that_fit_no_photo_is_refused(tree: Path):
         plan(["in"], masks="masks")
     make("masks/b.png")
     assert [item.mask for item in plan(["in"], masks="masks")] == [None, "masks/b.png"]
+
+
+def test_among_the_photos_a_namesake_is_another_photo(tree: Path):
+    make("in/a.jpg", "in/a.png", "in/b.jpg", "in/b-mask.png")
+    items = plan(["in"], masks="in")
+    assert photos(items) == ["in/a.jpg", "in/a.png", "in/b.jpg"]
+    assert [item.mask for item in items] == [None, None, "in/b-mask.png"]
+
+
+def test_masks_are_found_however_their_letters_are_written(tree: Path):
+    make("in/Beach.JPG", "in/beach-mask.png", "in/cafe\u0301.jpg", "in/caf\u00e9-mask.png", "in/c.jpg", "in/C-mask.png")
+    make("in/c-mask.png")
+    assert {item.photo: item.mask for item in plan(["in"])} == {
+        "in/Beach.JPG": "in/beach-mask.png",
+        "in/cafe\u0301.jpg": "in/caf\u00e9-mask.png",
+        "in/c.jpg": "in/c-mask.png",
+    }

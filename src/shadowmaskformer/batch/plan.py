@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -83,7 +84,10 @@ def plan(
         mask = masks
         if in_folder:
             assert masks is not None
-            mask = folders.mask(join(masks, str(PurePath(inside).parent)), photo, ("", *_MASKS))
+            beside = join(masks, str(PurePath(inside).parent))
+            # Among the photos themselves, a file of the same name is another photo.
+            same = place_of(beside).real(beside) == place_of(folder).real(folder)
+            mask = folders.mask(beside, photo, _MASKS if same else ("", *_MASKS))
         elif masks is None:
             mask = folders.mask(folder, photo, _MASKS)
         named = default_output(Path(name), format).name
@@ -139,13 +143,13 @@ class _Folders:
         self._stems: dict[str, dict[str, list[str]]] = {}
 
     def stems(self, folder: str) -> dict[str, list[str]]:
-        """Return the names of the pictures in a folder, by their stems."""
+        """Return the names of the pictures in a folder, by their stems as `_folded` has them."""
         if folder not in self._stems:
             place: Place = place_of(folder)
             found: dict[str, list[str]] = defaultdict(list)
             for name in place.files(folder) if place.is_folder(folder) else ():
                 if PurePath(name).suffix.lower() in endings():
-                    found[PurePath(name).stem].append(name)
+                    found[_folded(PurePath(name).stem)].append(name)
             self._stems[folder] = found
         return self._stems[folder]
 
@@ -156,18 +160,26 @@ class _Folders:
         if PurePath(name).suffix.lower() not in endings() or stem.endswith(_RESULTS):
             return False
         beside = (*_MASKS, "-compare")
-        return not any(stem.endswith(end) and stem.removesuffix(end) in self.stems(folder) for end in beside)
+        return not any(stem.endswith(end) and _folded(stem.removesuffix(end)) in self.stems(folder) for end in beside)
 
     def mask(self, folder: str, photo: str, suffixes: tuple[str, ...]) -> str | None:
         """Return the mask of a photo among the pictures in `folder`; None if there is none."""
         stem, stems, place = PurePath(split(photo)[1]).stem, self.stems(folder), place_of(folder)
-        names = [join(folder, name) for suffix in suffixes for name in stems.get(stem + suffix, ())]
-        found = [path for path in names if place.real(path) != place_of(photo).real(photo)]
+        names = [name for suffix in suffixes for name in stems.get(_folded(stem + suffix), ())]
+        # Photos and masks of one folder may differ in nothing but the case of their letters.
+        exact = [name for name in names if any(PurePath(name).stem == stem + suffix for suffix in suffixes)]
+        paths = [join(folder, name) for name in exact or names]
+        found = [path for path in paths if place.real(path) != place_of(photo).real(photo)]
         if len(found) > 1:
             raise ConfigError(
                 f"{shown(photo)} has two masks, {shown(found[0])} and {shown(found[1])}", "take one of them away"
             )
         return found[0] if found else None
+
+
+def _folded(stem: str) -> str:
+    """Return a name as it is compared: cameras, computers and people write the same one in several ways."""
+    return unicodedata.normalize("NFC", stem).casefold()
 
 
 def _refuse_collisions(items: list[Item]) -> None:

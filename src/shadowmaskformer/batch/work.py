@@ -71,12 +71,13 @@ def decide(item: Item, earlier: Earlier | None, found: str, settings: Settings) 
         settings: of the batch.
     """
     state = place_of(item.output).state(item.output)
+    if earlier is not None and earlier.bare and earlier.fingerprint == found and not settings.overwrite:
+        return "skip"
     if state is None:
-        known = earlier is not None and earlier.bare and earlier.fingerprint == found
-        return "skip" if known and not settings.overwrite else "make"
+        return "make"
     if earlier is not None and earlier.bytes == state[0]:
-        lacks = settings.comparison and not earlier.compared and not earlier.bare
-        return "skip" if earlier.fingerprint == found and not lacks else "replace"
+        lacks = settings.comparison and not earlier.compared
+        return "skip" if earlier.fingerprint == found and not lacks and not earlier.bare else "replace"
     return "replace" if settings.overwrite else "adopt"
 
 
@@ -155,6 +156,8 @@ def execute(remover: ShadowRemover, item: Item, action: Action, settings: Settin
             warnings, facts = _remove(remover, item, settings, overwrite=action == "replace")
     except ShadowMaskFormerError as expected:
         error = expected
+        if isinstance(error, NoShadowError) and place_of(item.output).state(item.output) is not None:
+            warnings = (f"{shown(item.output)} is of an earlier picture",)
     except Exception as unexpected:
         error = ShadowMaskFormerError(f"{shown(item.photo)}: {type(unexpected).__name__}: {unexpected}", "report this")
     status = "failed" if error else "skipped" if action == "adopt" else "done"

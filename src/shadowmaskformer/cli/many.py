@@ -9,6 +9,7 @@ import json
 import sys
 import time
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
@@ -98,7 +99,7 @@ class _Show:
 
     def outcome(self, outcome: Outcome) -> None:
         """Show what became of one photo."""
-        from shadowmaskformer.errors import NoShadowError, said
+        from shadowmaskformer.errors import NoShadowError
         from shadowmaskformer.files import shown
 
         if self._json:
@@ -110,16 +111,22 @@ class _Show:
         if isinstance(outcome.error, NoShadowError):
             mask = shown(f"{Path(outcome.photo).stem}-mask.png")
             self._say("no shadow found", photo, f"if there is one, save a mask beside it as {mask}")
+            self._warn(photo, outcome.warnings)
         elif outcome.error:
             self._say("shadowmaskformer", photo, outcome.error.said("command"))
         elif outcome.status == "left":
             self._say("shadowmaskformer", photo, "not done")
-        elif not self._quiet:
-            for line in outcome.warnings:
-                self._say("warning", photo, said(line, "command"))
-            if self._watch and outcome.status == "done":
+        else:
+            self._warn(photo, outcome.warnings)
+            if self._watch and outcome.status == "done" and not self._quiet:
                 size = f"{outcome.facts['width']}×{outcome.facts['height']}"
                 print(f"{shown(outcome.output)}  ({size}, {outcome.seconds:.1f} s)", file=self._stdout, flush=True)
+
+    def _warn(self, photo: str, warnings: Sequence[str]) -> None:
+        from shadowmaskformer.errors import said
+
+        for line in () if self._quiet else warnings:
+            self._say("warning", photo, said(line, "command"))
 
     def summary(self, counts: Counter[str], bare: Counter[str], unmasked: int, seconds: float, manifest: Path) -> None:
         """Show what became of all."""

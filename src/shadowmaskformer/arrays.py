@@ -17,6 +17,8 @@ Levels = NDArray[np.uint8]
 """Pictures and masks of 8 bits, [0, 255]."""
 
 _BYTES = np.dtype(np.uint8)
+ROUNDING = 1e-4
+"""How far beyond [0, 1] floats may lie; results are held to it in the end."""
 _STRIP = 64  # rows: on a large photo, moving whole intermediate arrays would cost more than the arithmetic
 _CACHED = 200 * 200  # pixels of a plane whose sums fit into a core's cache
 
@@ -30,13 +32,14 @@ def check_pixels(pixels: NDArray[Any]) -> None:
 
 
 def check_levels(values: NDArray[Any], name: str) -> None:
-    """Raise ArrayError unless all the floats in `values` are finite and in [0, 1]."""
+    """Raise ArrayError unless all the floats in `values` are finite and, except for rounding, in [0, 1]."""
     bad = int(values.size - np.count_nonzero(np.isfinite(values)))
     if bad:
         raise ArrayError(f"{name}: {bad} of {values.size} values are NaN or infinite; replace them first")
     low, high = float(values.min()), float(values.max())
-    if low < 0 or high > 1:
-        raise ArrayError(f"{name}: values from {low:g} to {high:g}; floats must lie in 0 to 1: rescale them")
+    if low < -ROUNDING or high > 1 + ROUNDING:
+        remedy = "rescale them" if high > 2 or low < -1 else "clip or rescale them"
+        raise ArrayError(f"{name}: values from {low:.4g} to {high:.4g}; floats must lie in 0 to 1: {remedy}")
 
 
 def to_float(pixels: NDArray[Any]) -> NDArray[np.float32]:

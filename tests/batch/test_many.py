@@ -299,6 +299,21 @@ def test_where_pytorch_takes_a_gpu_a_batch_knows_it(folder: Path, monkeypatch: p
     assert local._default_workers(seen[0]) == 1
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"photos": [Image.new("RGB", (8, 8))]},
+        {"output": b"out"},
+        {"masks": np.zeros((4, 4))},
+        {"weights": object()},
+    ],
+)
+def test_other_things_than_paths_are_refused(folder: Path, arguments: dict[str, object]):
+    with pytest.raises(ConfigError, match="give a path"):
+        remove_many(**{"photos": folder / "in", "output": folder / "out", **arguments})  # type: ignore[arg-type]
+    assert not (folder / "out").exists()
+
+
 def test_comparisons_are_written_too(folder: Path):
     remove(folder, compare=True)
     assert (folder / "out/sub/c-no-shadow-compare.jpg").exists()

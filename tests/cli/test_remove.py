@@ -76,6 +76,12 @@ def test_wrong_usage_is_one_line_and_touches_nothing(
     assert sorted(path.name for path in files.iterdir()) == ["mask.png", "photo.png"]
 
 
+def test_a_second_mask_is_not_taken_for_the_first(files: Path, capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit, match="2"):
+        remove(files, "--mask", files / "mask.png")
+    assert "--mask: can be given only once" in capsys.readouterr().err
+
+
 def test_found_shadows_are_not_inverted(files: Path, capsys: pytest.CaptureFixture[str]):
     assert main(["remove", str(files / "photo.png"), "--only", "1", "--invert-mask"]) == 2
     assert "no mask to invert" in capsys.readouterr().err

@@ -50,6 +50,14 @@ def test_scoring_the_input_folder_equals_scoring_the_input(istd, tmp_path):
     assert found.rows["Input"]["istd-256"]["90-1"] == found.rows["test_A"]["istd-256"]["90-1"]
 
 
+def test_what_remove_writes_is_found(istd, tmp_path):
+    results = tmp_path / "results"
+    results.mkdir()
+    for path in (istd / "test/test_C").iterdir():
+        shutil.copy(path, results / f"{path.stem}-no-shadow.png")
+    assert not Predictions(results).missing(EvaluationSet.open(istd).triplets)
+
+
 def test_second_run_computes_nothing_again(istd, tmp_path, monkeypatch):
     test = EvaluationSet.open(istd)
     first = evaluate(test, [Input()], STANDARD, DATASET, tmp_path / "out")

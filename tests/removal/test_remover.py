@@ -450,6 +450,32 @@ def test_strength_takes_a_share_of_the_shadow_away(relighter: ShadowRemover, pho
     for wrong in (-0.1, 1.5, float("nan"), "1"):
         with pytest.raises(ConfigError, match="strength"):
             relighter.remove(photo, mask, strength=wrong)
+    assert np.array_equal(
+        relighter.remove(photo, mask, strength=np.float32(0.5)), relighter.remove(photo, mask, strength=0.5)
+    )
+
+
+@pytest.mark.parametrize("option", ["invert_mask", "exact_mask", "raw", "drop_metadata"])
+def test_switches_are_true_or_false(relighter: ShadowRemover, photo: np.ndarray, mask: np.ndarray, option: str):
+    for wrong in ("false", 1, None):
+        with pytest.raises(ConfigError, match=f"{option} is .*True or False"):
+            relighter.remove(photo, mask, **{option: wrong})
+
+
+def test_outputs_other_than_paths_are_refused(relighter: ShadowRemover, photo: np.ndarray, mask: np.ndarray):
+    for wrong in (io.BytesIO(), b"out.png"):
+        with pytest.raises(ConfigError, match="give a path"):
+            relighter.remove(png(photo), png(mask), output=wrong)
+
+
+def test_floats_may_be_off_by_rounding(relighter: ShadowRemover, photo: np.ndarray, mask: np.ndarray):
+    floats, marked = photo / np.float32(255), np.where(mask > 127, np.float32(1), np.float32(0))
+    expected = relighter.remove(floats, marked)
+    floats[0, 0, 0], marked[16, 20] = np.nextafter(np.float32(1), 2), np.float32(1.00005)
+    np.testing.assert_allclose(relighter.remove(floats, marked)[1:], expected[1:], atol=1e-6)
+    for wrong in (floats - floats.min() - 0.01, marked * 1.1):
+        with pytest.raises(ArrayError, match="clip"):
+            relighter.remove(*((wrong, marked) if wrong.ndim == 3 else (floats, wrong)))
 
 
 def test_threads_must_be_whole(tiny_weights: Path):

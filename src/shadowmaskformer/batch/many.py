@@ -115,8 +115,12 @@ def remove_many(
         ConfigError: a wrong option, or two photos that would become one file; nothing has been touched.
         ImageReadError: there are no photos.
     """
-    inputs = [os.fspath(each) for each in ([photos] if isinstance(photos, str | os.PathLike) else photos)]
-    target, marks = (None if each is None else os.fspath(each) for each in (output, masks))
+    given = [photos] if isinstance(photos, str | os.PathLike) else photos
+    inputs = [_path(each, "a photo") for each in given]
+    target = None if output is None else _path(output, "output")
+    marks = None if masks is None else _path(masks, "masks")
+    if weights is not None:
+        weights = _path(weights, "weights")
     _check(inputs, target, marks, engine, workers, options)
     if runtime == "torch" and device is None and backend(runtime).why_not() is None:
         from shadowmaskformer.runtimes.torch import best_device
@@ -153,6 +157,12 @@ def remove_many(
 
     settings.fingerprint()  # finds weights that are missing before any work is done
     return Batch(outcomes(), None if watch else len(items), record)
+
+
+def _path(value: object, name: str) -> str:
+    if not isinstance(value, str | os.PathLike):
+        raise ConfigError(f"{name} is a {type(value).__name__}", "give a path; a batch works on files")
+    return os.fspath(value)
 
 
 def _check(

@@ -27,7 +27,7 @@ import json
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from shadowmaskformer.errors import ConfigError
 from shadowmaskformer.runtimes import BACKENDS
@@ -53,7 +53,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--overlay", action="store_true", help="also write the photo with the shadows in red")
     parser.add_argument("--list", action="store_true", help="print the shadows one by one and write nothing")
     add_hints(parser)
-    parser.add_argument("--mask", help="a rough mask, to be widened to the shadow's edge")
+    parser.add_argument("--mask", action=Once, help="a rough mask, to be widened to the shadow's edge")
     how = parser.add_argument_group("how")
     how.add_argument("--weights", help="shipped name, folder, hf:owner/name, .onnx or .xml file (default: detector)")
     add_runtime(how)
@@ -80,6 +80,16 @@ def add_reading(group: argparse._ArgumentGroup) -> None:  # pyright: ignore[repo
     group.add_argument("--frame", type=int, help="which picture of an animated or multi-page file, 0 = first")
 
 
+class Once(argparse.Action):
+    """Stores a value; a second one is an error, because the first would be lost without a word."""
+
+    def __call__(self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, *_: Any) -> None:
+        """Store `values`."""
+        if getattr(namespace, self.dest) is not None:
+            raise argparse.ArgumentError(self, "can be given only once")
+        setattr(namespace, self.dest, values)
+
+
 def add_hints(parser: argparse.ArgumentParser) -> None:
     """Add the options that say which shadow is meant, and where it is."""
     parser.add_argument(
@@ -94,7 +104,9 @@ def add_hints(parser: argparse.ArgumentParser) -> None:
     hints.add_argument("--hint", action="append", default=[], metavar="X,Y", help="there is shadow here")
     hints.add_argument("--not", dest="no_shadow", action="append", default=[], metavar="X,Y", help="there is none here")
     hints.add_argument("--box", action="append", default=[], metavar="L,T,R,B", help="the shadow lies in this box")
-    hints.add_argument("--scribbles", metavar="PICTURE", help="shadow painted over in green, what is none in red")
+    hints.add_argument(
+        "--scribbles", action=Once, metavar="PICTURE", help="shadow painted over in green, what is none in red; once"
+    )
 
 
 def hints_of(args: argparse.Namespace, photo: Photo | str | bytes) -> tuple[Hint, ...]:

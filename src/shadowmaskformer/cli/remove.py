@@ -43,7 +43,7 @@ import sys
 import time
 from pathlib import Path
 
-from shadowmaskformer.cli.mask import add_hints, add_reading, add_runtime, hints_of, read
+from shadowmaskformer.cli.mask import Once, add_hints, add_reading, add_runtime, hints_of, read
 
 HELP = "remove the shadow from a photo"
 
@@ -52,7 +52,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.usage = "%(prog)s PHOTO [PHOTO …] [--mask MASK] [-o OUTPUT] [options; --help lists them]"
     parser.add_argument("photos", nargs="+", metavar="PHOTO", help="photos and folders, or - for standard input")
     parser.add_argument(
-        "--mask", help="the shadow: white on black, or painted on a transparent layer (default: shadows are found)"
+        "--mask",
+        action=Once,
+        help="the shadow: white on black, or painted on a transparent layer (default: shadows are found)",
     )
     parser.add_argument(
         "-o", "--output", help="file or folder to write to (default: PHOTO-no-shadow beside it); - for standard output"

@@ -33,6 +33,7 @@ from shadowmaskformer.light.relight import RULE
 from shadowmaskformer.network import weights as weight_files
 from shadowmaskformer.network.kinds import input_channels
 from shadowmaskformer.photo import Photo, endings, read_photo
+from shadowmaskformer.removal.job import RESULT
 from shadowmaskformer.runtimes import exported_for
 
 if TYPE_CHECKING:
@@ -385,5 +386,5 @@ def find_picture(folder: Path, triplet: data.Triplet) -> Path:
 
 
 def _find(index: dict[str, Path], triplet: data.Triplet) -> Path | None:
-    stems = (triplet.name, triplet.shadow.stem, triplet.clean.stem)
+    stems = (triplet.name, triplet.shadow.stem, triplet.clean.stem, f"{triplet.shadow.stem}{RESULT}")
     return next((index[stem] for stem in stems if stem in index), None)

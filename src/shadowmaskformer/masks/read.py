@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from shadowmaskformer.arrays import ROUNDING
 from shadowmaskformer.errors import ArrayError, MaskError, Notice
 from shadowmaskformer.masks.shape import Mask, grow, invert, resize, shrink
 from shadowmaskformer.photo import MAX_PIXELS, ImageSource, name_of, read_plain
@@ -165,11 +166,10 @@ def _levels(array: NDArray[Any], name: str) -> NDArray[np.float32]:
         if bad:
             raise ArrayError(f"{name}: {bad} of {array.size} values are NaN or infinite", "replace them first")
         low, high = float(array.min()), float(array.max())
-        if low < 0 or high > 1:
-            raise ArrayError(
-                f"{name}: floats from {low:g} to {high:g}; expected 0 to 1", f"divide by {_scale(high)}" * (low >= 0)
-            )
-        return array.astype(np.float32)
+        if low < -ROUNDING or high > 1 + ROUNDING:
+            remedy = "clip them" if low >= -1 and high <= 2 else f"divide by {_scale(high)}" * (low >= 0)
+            raise ArrayError(f"{name}: floats from {low:.4g} to {high:.4g}; expected 0 to 1", remedy)
+        return np.clip(array, 0, 1).astype(np.float32)
     expected = "expected bool, uint8, uint16 or float"
     if kind not in "iu":
         raise ArrayError(f"{name}: dtype is {array.dtype}; {expected}")

@@ -15,7 +15,7 @@ import numpy as np
 from shadowmaskformer import masks
 from shadowmaskformer.arrays import Floats, average_down, from_float
 from shadowmaskformer.detect.detection import Detection
-from shadowmaskformer.errors import ImageReadError
+from shadowmaskformer.errors import ConfigError, ImageReadError
 from shadowmaskformer.files import inside, shown
 from shadowmaskformer.light.correction import Correction
 from shadowmaskformer.light.fullsize import Restoration
@@ -167,7 +167,10 @@ def output_path(source: str | os.PathLike[str] | bytes, output: str | Path | Non
         known = sniff(source)
         source = f"photo{known.endings[0] if known else ''}"
     beside = default_output(Path(source), format)
-    return beside if output is None else inside(output, beside.name)
+    try:
+        return beside if output is None else inside(output, beside.name)
+    except TypeError:
+        raise ConfigError(f"output is a {type(output).__name__}", "give a path; `remove_file` returns bytes") from None
 
 
 def compare(removal: Removal) -> bytes:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
+from numbers import Real
 from typing import Any, TypedDict
+
+import numpy as np
 
 from shadowmaskformer.errors import ConfigError
 from shadowmaskformer.masks.shape import check_distance
@@ -73,8 +76,10 @@ def complete(options: Options) -> Options:
         if name in ("grow_px", "feather_px") and value is not None:
             check_distance(value, name, shrinks=name == "grow_px")
         elif name == "strength":
-            if not isinstance(value, int | float) or not 0 <= value <= 1:
+            if not isinstance(value, Real) or not 0 <= float(value) <= 1:
                 raise ConfigError(f"strength is {value!r}", "give {strength} as a number, 0 to 1")
+        elif isinstance(DEFAULTS[name], bool) and not isinstance(value, bool | np.bool_):
+            raise ConfigError(f"{name} is {value!r}", f"give {{{name}}} as True or False")
         elif name == "format" and not isinstance(value, str | None):
             raise ConfigError(f"format is {value!r}", 'give {format} as a name, such as "jpeg"')
         elif name in _RANGES and not (value is None and DEFAULTS[name] is None):

@@ -64,6 +64,8 @@ def test_a_token_stays_whole_in_the_link():
         (["--host", "0.0.0.0"], "give --token"),
         (["--port", "99999"], "port is 99999"),
         (["--workers", "0"], "workers is 0"),
+        (["--token", "pässword"], "plain letters"),
+        (["--device", "banana"], "banana"),
     ],
 )
 def test_wrong_options_are_named(options: list[str], message: str, capsys: pytest.CaptureFixture[str]):
@@ -104,6 +106,8 @@ def test_it_says_where_a_phone_finds_it():
 def test_it_serves_other_weights_and_misses_them_at_once(tiny_weights: Path, capsys: pytest.CaptureFixture[str]):
     assert main(["serve", "--no-browser", "--port", "0", "--weights", "nowhere/at-all"]) == 3
     assert "nowhere/at-all" in capsys.readouterr().err
+    assert main(["serve", "--no-browser", "--port", "0", "--weights", "detector"]) == 3
+    assert "kind 'detector'" in capsys.readouterr().err
     photo = Path(__file__).parents[2] / "src/shadowmaskformer/assets/demo-photo.jpg"
     with serving("--no-browser", "--weights", str(tiny_weights)) as (_, url), photo.open("rb") as file:
         assert requests.post(f"{url}v1/remove", files={"photo": file}, timeout=60).status_code == 200

@@ -54,7 +54,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     draw.add_argument("--per-photo", type=int, default=4, metavar="N", help="shadows per photo (default: 4)")
     draw.add_argument("--seed", type=int, default=0, help="which shadows are drawn (default: 0)")
     for action in (check, masks, adjust, draw):
-        action.add_argument("folder", type=Path, help="the data set's folder")
+        holds = "folder of photographs without shadows" if action is draw else "the data set's folder"
+        action.add_argument("folder", type=Path, help=holds)
         action.add_argument("--overwrite", action="store_true", help="replace existing files")
         action.add_argument("--debug", action="store_true", default=argparse.SUPPRESS, help=argparse.SUPPRESS)
 
@@ -123,7 +124,8 @@ def _write(action: str, args: argparse.Namespace) -> int:
 
 
 def _summary(what: str, done: Written) -> int:
-    print(f"{done.written} {what} written, {done.already_there} already there, {len(done.failed)} failed")
+    kept = " (--overwrite makes them again)" if done.already_there else ""
+    print(f"{done.written} {what} written, {done.already_there} already there{kept}, {len(done.failed)} failed")
     for line in done.failed:
         print(f"shadowmaskformer: {line}", file=sys.stderr)
     if done.failed:
@@ -166,8 +168,8 @@ def _text(report: DatasetReport) -> str:
         pairs = report.splits[overlap.test].pairs
         lines.append(
             f"  {overlap.same_picture:,} of {pairs:,} {overlap.test} pictures share their scene with train "
-            f"(same clean picture), {overlap.same_view:,} more show a view of train in another shot; "
-            f"{pairs - overlap.same_picture:,} are unseen"
+            f"(same clean picture); {pairs - overlap.same_picture:,} are unseen, "
+            f"{overlap.same_view:,} of them with a view of train in another shot"
         )
     for title, problems in (("unfit", report.faults), ("worth a look", report.notes)):
         if problems:

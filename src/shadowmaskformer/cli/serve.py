@@ -41,9 +41,9 @@ def run(args: argparse.Namespace) -> int:
     import webbrowser
     from urllib.parse import quote
 
-    from shadowmaskformer.batch.work import Settings
     from shadowmaskformer.cli.console import EXIT_OK
     from shadowmaskformer.errors import MissingExtraError
+    from shadowmaskformer.removal.remover import ShadowRemover
 
     try:
         from shadowmaskformer.serve.server import Server
@@ -52,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
             raise
         raise MissingExtraError(f"serving needs {error.name}", "pip install 'shadowmaskformer[serve]'") from error
     remover = {"weights": args.weights, "runtime": args.runtime, "device": args.device}
-    Settings(remover).fingerprint()  # finds weights that are missing before anything listens
+    ShadowRemover(**remover, threads=1)  # says what is wrong with it before anything listens
     server = Server(host=args.host, port=args.port, token=args.token, workers=args.workers, **remover)
     secret = f"#token={quote(args.token, safe='')}" if args.token else ""
     page = f"{server.url}/{secret}"

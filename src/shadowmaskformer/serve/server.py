@@ -33,7 +33,7 @@ class Server(uvicorn.Server):
         **arguments: of the `ShadowRemover` in each worker.
 
     Raises:
-        ConfigError: another address without a token, or a port or number of workers that cannot be.
+        ConfigError: another address without a token, or a token, port or number of workers that cannot be.
         OutputError: the address is taken.
     """
 
@@ -47,6 +47,8 @@ class Server(uvicorn.Server):
         limits: Limits | None = None,
         **arguments: Any,
     ) -> None:
+        if token and not token.isascii():
+            raise ConfigError("the token has letters that a header cannot carry", "use plain letters and digits")
         if host not in LOOPBACK and not token:
             raise ConfigError(f"others could use a server on {host}", "give {token=SECRET}")
         if not 0 <= port <= 65535:

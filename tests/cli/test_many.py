@@ -49,6 +49,14 @@ def test_several_files_with_masks_from_a_folder(files: Path):
     assert not Path("in/b-no-shadow.png").exists()
 
 
+def test_photos_may_stand_between_options(files: Path):
+    assert remove("in/a.png", "--mask", "mask.png", "in/b.png", "-o", "out") == 0
+    assert sorted(path.name for path in Path("out").glob("*.png")) == ["a-no-shadow.png", "b-no-shadow.png"]
+    Path("in/a.png").rename("-a.png")
+    assert main(["remove", "--mask", "mask.png", "--method", "relight", "-o", "dash", "--", "-a.png", "in/b.png"]) == 0
+    assert sorted(path.name for path in Path("dash").glob("*.png")) == ["-a-no-shadow.png", "b-no-shadow.png"]
+
+
 def test_a_batch_without_any_shadow_exits_4(files: Path):
     for name in ("in/a.png", "in/b.png"):
         Image.new("RGB", (90, 60), (200, 200, 190)).save(name)

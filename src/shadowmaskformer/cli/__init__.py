@@ -10,7 +10,7 @@ import argparse
 import importlib
 import importlib.metadata
 import sys
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from shadowmaskformer import errors
 from shadowmaskformer.cli import console
@@ -23,16 +23,31 @@ COMMANDS = (
 )  # fmt: skip
 
 
-class _RaisingParser(argparse.ArgumentParser):
+class _Parser(argparse.ArgumentParser):
+    """Takes photos before, between and after the options."""
+
+    _mixing = False
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+        # The standard library offers this for a whole command line, but not for one with commands; and it would take
+        # what follows `--` for options.
+        if self._mixing or self._subparsers is not None or "--" in (args or ()):
+            return super().parse_known_args(args, namespace)
+        self._mixing = True
+        try:
+            return self.parse_known_intermixed_args(args, namespace)
+        finally:
+            self._mixing = False
+
+
+class _RaisingParser(_Parser):
     """Raises what is wrong with the arguments, instead of printing it and ending the process."""
 
     def error(self, message: str) -> NoReturn:
         raise errors.ConfigError(message, f"`{self.prog} --help` explains the arguments")
 
 
-def build_parser(
-    only: str | None = None, kind: type[argparse.ArgumentParser] = argparse.ArgumentParser
-) -> argparse.ArgumentParser:
+def build_parser(only: str | None = None, kind: type[argparse.ArgumentParser] = _Parser) -> argparse.ArgumentParser:
     """The parser, of a `kind`, with all commands; arguments are filled in for `only` (all if None)."""
     parser = kind(
         prog="shadowmaskformer",
@@ -63,7 +78,7 @@ def main(argv: list[str] | None = None) -> int:
     only = next((word for word in argv if not word.startswith("-")), None)
     with console.lasting_output():
         try:
-            kind = _RaisingParser if "--json" in argv else argparse.ArgumentParser
+            kind = _RaisingParser if "--json" in argv else _Parser
             args = build_parser(only, kind).parse_args(argv)
         except errors.ConfigError as error:
             return console.failed(error, debug=False, as_json=True)

@@ -86,13 +86,24 @@ class Learner:
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go back to a `state`."""
+        """Go back to a `state`; the settings of the optimiser stay those of the recipe."""
+        settings = [_settings(group) for group in self._optimiser.param_groups]
         try:
             self.model.load_state_dict(state["model"])
-            self.averaged.load_state_dict(state["averaged"])
+            if self.averaged is not self.model:
+                self.averaged.load_state_dict(state["averaged"])
         except RuntimeError as error:
             raise TrainingError("the checkpoint is of another network than the recipe's", "start a new run") from error
-        self._optimiser.load_state_dict(state["optimiser"])
+        try:
+            self._optimiser.load_state_dict(state["optimiser"])
+        except ValueError as error:
+            raise TrainingError("the checkpoint has other groups in `rates`", "keep them or start a new run") from error
+        for group, chosen in zip(self._optimiser.param_groups, settings, strict=True):
+            group.update(chosen)
+
+
+def _settings(group: dict[str, Any]) -> dict[str, Any]:
+    return {name: group[name] for name in ("share", "betas", "weight_decay")}
 
 
 def _groups(model: nn.Module, rates: Mapping[str, float]) -> list[dict[str, Any]]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import io
+from importlib import resources
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, ImageFilter
 from PIL.PngImagePlugin import PngInfo
 
 from pictures import encoded
@@ -23,6 +24,18 @@ def test_a_correction_is_found_and_not_applied(photo: np.ndarray, mask: np.ndarr
         planes = np.frombuffer(answer.data, "<f2").reshape(32, 48, 8)
         assert planes[16, 24, :3].min() > 1.2  # in the midst of the shadow
         assert planes[0, 0, 7] == raw
+
+
+def test_the_share_of_a_correction_is_at_least_the_mask():
+    assets = resources.files("shadowmaskformer") / "assets"
+    with Image.open(io.BytesIO((assets / "demo-mask.png").read_bytes())) as mask:
+        wide = np.asarray(mask.filter(ImageFilter.MaxFilter(41)))
+    photo = (assets / "demo-photo.jpg").read_bytes()
+    answer = tasks.correction(
+        ShadowRemover(method="relight", threads=1), photo, encoded(wide), (), {"exact_mask": True}
+    )
+    planes = np.frombuffer(answer.data, "<f2").reshape(answer.facts["height"], answer.facts["width"], 8)
+    assert (planes[..., 7] >= planes[..., 3]).all()
 
 
 def test_metadata_that_would_be_refused_does_not_matter(photo: np.ndarray):

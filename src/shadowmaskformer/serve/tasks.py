@@ -90,7 +90,9 @@ def correction(
     height, width = fit_pixels(read.height, read.width, CORRECTION_PIXELS)
     small = whole.resized(height, width)
     used = average_down(found.mask, height, width)
+    # As in the result, pixels of the mask take at least as much as the mask says.
     weight = np.ones_like(used) if found.weight is None else average_down(found.weight, height, width)
+    weight = np.maximum(weight, used)
     planes = np.dstack((small.gain, used, small.offset, weight)).astype("<f2")
     facts = {"width": width, "height": height, "planes": 8, "warnings": [said(w, "http") for w in found.warnings]}
     return Answer(planes.tobytes(), "application/octet-stream", facts)

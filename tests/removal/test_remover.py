@@ -599,6 +599,21 @@ def test_an_exact_mask_without_feather_is_exact_in_a_large_photo(photo: np.ndarr
     assert (result[marked > 0] != large[marked > 0]).any()
 
 
+def test_hints_change_an_exact_mask_only_where_they_lie(
+    photo: np.ndarray, mask: np.ndarray, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("shadowmaskformer.detect.detector.WORKING_PIXELS", 16 * 24)
+    relighter = ShadowRemover(method="relight")
+    large, marked = (each.repeat(3, axis=0).repeat(3, axis=1) for each in (photo, mask))
+    height, width = marked.shape
+    left = Hint.box(0, 0, width // 2, height)
+    found = relighter.find_in_photo(Photo(large), marked, hints=[left], exact_mask=True).mask
+    assert found.shape == marked.shape
+    inside = np.s_[:, : width // 2 - width // 8]
+    assert np.array_equal(found[inside], marked[inside] > 0)
+    assert not found[:, -width // 4 :].any()
+
+
 def test_a_mask_too_thin_for_a_large_photo_is_named(photo: np.ndarray):
     relighter = ShadowRemover(method="relight")
     relighter.working_pixels = 16 * 24

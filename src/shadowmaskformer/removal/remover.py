@@ -379,7 +379,9 @@ class ShadowRemover:
             detection = self.detector.detect_in_photo(photo, hints=hints, mask=marked, exact=exact, reduce=reduce)
             if marked is None and not detection.shadows:
                 raise NoShadowError(f"{photo.name}: no shadow found", "paint a {mask}, or say where it is with {hints}")
-            if marked is None or hints or detection.note:
+            if marked is not None and exact:
+                marked = _hinted(marked, detection.mask)
+            elif marked is None or hints or detection.note:
                 marked = detection.mask
             if detection.note:
                 notes.append(Notice(f"{photo.name}: {detection.note}", "{exact_mask=True} keeps it"))
@@ -412,6 +414,14 @@ class ShadowRemover:
         pixels = found.restoration.apply(photo.pixels, weight, mask, threads=threads, progress=restoring)
         progress(_RESTORED)
         return Removal(**vars(found), after=photo.with_pixels(pixels))
+
+
+def _hinted(mask: Floats, small: Floats) -> Floats:
+    """Return the exact `mask`, (H, W), with what hints changed in its copy `small`."""
+    changed = masks.resize_with_photo(mask, *small.shape) != small
+    # A pixel of the copy also reaches its neighbours when it is enlarged.
+    reached = masks.resize_with_photo(masks.grow(changed.astype(np.float32), 1), *mask.shape)
+    return np.where(reached > 0, masks.resize_with_photo(small, *mask.shape), mask)
 
 
 def _blend_weight(found: Restoration, mask: Floats, size: tuple[int, ...], feather_px: float | None) -> Floats:

@@ -23,16 +23,17 @@ from numpy.typing import NDArray
 
 import shadowmaskformer
 from shadowmaskformer import data, engine, metrics
-from shadowmaskformer.arrays import Levels, to_float
+from shadowmaskformer.arrays import Levels, from_float, to_float
 from shadowmaskformer.data import derive
 from shadowmaskformer.detect.detector import WEIGHTS as DETECTOR
 from shadowmaskformer.errors import ConfigError, EvaluationError
 from shadowmaskformer.evaluate.as_used import MaskChange
 from shadowmaskformer.evaluate.protocols import ResultKind, as_float, as_uint8
 from shadowmaskformer.light.relight import RULE
+from shadowmaskformer.masks import interpret
 from shadowmaskformer.network import weights as weight_files
 from shadowmaskformer.network.kinds import input_channels
-from shadowmaskformer.photo import Photo, endings, read_photo
+from shadowmaskformer.photo import Photo, endings, read_photo, read_plain
 from shadowmaskformer.removal.job import RESULT
 from shadowmaskformer.runtimes import exported_for
 
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
     from shadowmaskformer.removal.remover import ShadowRemover
 
 MASK_SOURCES = ("dataset", "derived")
+READING = 2
+"""Counts up when `read_stored_mask` answers otherwise: rows scored with other masks must not be found again."""
 
 
 @dataclass(frozen=True)
@@ -76,8 +79,8 @@ class MaskSource:
         """What the masks depend on besides the pictures: the source, the rule of derived ones, a folder's state."""
         folder, change = self.folder, "" if self.change is None else f" {self.change}"
         if folder is None:
-            return (f"{self.name} {derive.RULE}" if self.name == "derived" else self.name) + change
-        return f"{folder.resolve()} {_newest(folder)}{change}\n{MaskSource(self.regions).identity}"
+            return f"{self.name} {derive.RULE if self.name == 'derived' else READING}{change}"
+        return f"{folder.resolve()} {READING} {_newest(folder)}{change}\n{MaskSource(self.regions).identity}"
 
     @property
     def label(self) -> str:
@@ -345,11 +348,21 @@ def _weights_name(file: Path) -> str:
 def read_stored_mask(path: Path, shape: tuple[int, ...]) -> Levels:
     """Return a mask with the levels of its file: no snapping and no threshold, in which the protocols differ.
 
+    As in training, it may be saved as 0 and 1, in a colour, or as transparency.
+
     Args:
-        path: a gray picture, or RGB with equal channels.
+        path: a mask in any of these forms.
         shape: of the photo; another size is refused.
+
+    Raises:
+        EvaluationError: the mask has another size.
+        MaskError: it is a picture, not a mask.
     """
-    mask = as_uint8(read_photo(path, drop_metadata=True).pixels[..., 0])
+    photo = read_plain(path)
+    layers: NDArray[Any] = photo.pixels[..., :1] if photo.gray else photo.pixels
+    if photo.alpha is not None and photo.alpha.any():  # else a layer forgotten, not a mask of nothing
+        layers = np.dstack((layers, photo.alpha))
+    mask: Levels = from_float(interpret(layers, name=path.name)[0])
     if mask.shape != shape[:2]:
         raise EvaluationError(
             f"mask {path.name} is {mask.shape[0]}x{mask.shape[1]}, its photo is {shape[0]}x{shape[1]}",

@@ -5,6 +5,7 @@ import os
 import shutil
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -27,6 +28,7 @@ from shadowmaskformer.errors import (
     WorkerDiedError,
 )
 from shadowmaskformer.files import make_folder
+from shadowmaskformer.runtimes import BACKENDS
 
 
 @pytest.fixture
@@ -299,6 +301,16 @@ def test_where_pytorch_takes_a_gpu_a_batch_knows_it(folder: Path, monkeypatch: p
     assert local._default_workers(seen[0]) == 1
 
 
+def test_without_the_engine_a_batch_knows_that_pytorch_takes_a_gpu(folder: Path, monkeypatch: pytest.MonkeyPatch):
+    torch = pytest.importorskip("shadowmaskformer.runtimes.torch")
+    monkeypatch.setattr(torch, "best_device", lambda: "cuda")
+    monkeypatch.setitem(BACKENDS, "native", replace(BACKENDS["native"], package="not_installed"))
+    seen: list[work.Settings] = []
+    monkeypatch.setattr(local, "run_local", lambda items, settings, *_, **__: seen.append(settings) or [])
+    assert not list(remove_many(folder / "in", folder / "out"))
+    assert seen[0].remover["device"] == "cuda"
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -318,6 +330,26 @@ def test_comparisons_are_written_too(folder: Path):
     remove(folder, compare=True)
     assert (folder / "out/sub/c-no-shadow-compare.jpg").exists()
     assert statuses(remove(folder, compare=True)) == ALL_SKIPPED
+
+
+def test_a_comparison_of_somebody_else_is_not_replaced(folder: Path):
+    theirs = folder / "out/a-no-shadow-compare.jpg"
+    theirs.parent.mkdir()
+    theirs.write_bytes(b"mine")
+    outcome = remove(folder, compare=True)["a.png"]
+    assert outcome.status == "failed"
+    assert "compare.jpg" in str(outcome.error)
+    assert theirs.read_bytes() == b"mine"
+    assert remove(folder, compare=True, overwrite=True)["a.png"].status == "done"
+    assert theirs.read_bytes() != b"mine"
+
+
+def test_a_photo_that_cannot_be_measured_does_not_stop_the_others(folder: Path, monkeypatch: pytest.MonkeyPatch):
+    def measure(path: str, **_: object) -> int:
+        raise AssertionError(path)
+
+    monkeypatch.setattr(local, "count_pixels", measure)
+    assert statuses(remove(folder)) == ALL_DONE
 
 
 def test_results_are_made_again_for_comparisons_that_are_lacking_and_not_without_them(folder: Path):
@@ -438,3 +470,23 @@ def test_watching_survives_a_conflict(folder: Path, monkeypatch: pytest.MonkeyPa
         seen.append(Path(next(batch).photo).name)
     assert seen == ["b.png"]
     assert len([line for line in caplog.messages if "would both become" in line]) == 1
+
+
+def test_a_conflict_does_not_make_a_growing_file_ready(folder: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(many, "_LOOK_EVERY_S", 0.01)
+    (item,) = many.plan([str(folder / "in/a.png")], str(folder / "out"))
+    looks = iter(["grows", "conflict", "grown", "grown"])
+    taken: list[str] = []
+
+    def planned() -> list[work.Item]:
+        nonlocal look
+        look = next(looks)
+        if look == "conflict":
+            raise ConfigError("two photos would become one", "rename one")
+        return [item]
+
+    look = ""
+    monkeypatch.setattr(many, "_states", lambda _: look)
+    watched = many._watched(planned, lambda items: taken.append(look) or iter([Outcome(items[0].photo, "", "done")]))
+    next(watched)
+    assert taken == ["grown"]

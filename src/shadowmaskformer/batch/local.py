@@ -112,7 +112,7 @@ class _MemoryGate:
     @contextmanager
     def room_for(self, photo: str) -> Generator[None]:
         """Wait until there is room for a photo."""
-        need = _WORKER_BYTES + _BYTES_PER_PIXEL * (count_pixels(photo, frame=self._frame) or 0)
+        need = _WORKER_BYTES + _BYTES_PER_PIXEL * (self._pixels(photo) or 0)
         # Behind the door in the order of arrival; otherwise small photos would overtake a large one for ever.
         with self._door, self._changed:
             self._changed.wait_for(lambda: self._open or not self._inside or self._used + need <= self._budget)
@@ -123,6 +123,13 @@ class _MemoryGate:
             with self._changed:
                 self._used, self._inside = self._used - need, self._inside - 1
                 self._changed.notify_all()
+
+    def _pixels(self, photo: str) -> int | None:
+        try:
+            return count_pixels(photo, frame=self._frame)
+        except Exception:
+            # Whatever is wrong with it, the worker says so, and the others go on.
+            return None
 
     def open(self) -> None:
         """Let everyone pass: the work is over."""

@@ -19,7 +19,7 @@ from shadowmaskformer.files import shown
 from shadowmaskformer.photo import choose_format, format_of_path, local_path
 from shadowmaskformer.removal.options import Options, complete
 from shadowmaskformer.removal.remover import Method, check_arguments
-from shadowmaskformer.runtimes import backend
+from shadowmaskformer.runtimes import BACKENDS, backend
 
 log = logging.getLogger(__name__)
 
@@ -122,7 +122,7 @@ def remove_many(
     if weights is not None:
         weights = _path(weights, "weights")
     _check(inputs, target, marks, engine, workers, options)
-    if runtime == "torch" and device is None and backend(runtime).why_not() is None:
+    if device is None and (runtime or _first_runtime()) == "torch" and backend("torch").why_not() is None:
         from shadowmaskformer.runtimes.torch import best_device
 
         device = best_device()  # how many workers there are, and what Ray sets aside, depends on it
@@ -197,6 +197,11 @@ def _manifest_path(inputs: Sequence[str], output: str | None) -> Path:
     return Path(MANIFEST) if is_url(first) else Path(first) / MANIFEST
 
 
+def _first_runtime() -> str | None:
+    """Return the runtime that weights get where none is named; None if there is none."""
+    return next((row.name for row in BACKENDS.values() if not row.runs_exports and row.why_not() is None), None)
+
+
 def _watched(planned: Callable[[], list[Item]], run: _Run) -> Iterator[Outcome]:
     """Work on what has not changed between two looks, for ever.
 
@@ -211,10 +216,11 @@ def _watched(planned: Callable[[], list[Item]], run: _Run) -> Iterator[Outcome]:
             now, trouble = {item: _states(item) for item in planned()}, ""
         except ShadowMaskFormerError as error:
             # Two photos with one result, or a folder without access, must not end the watch.
-            now = seen
             if error.message != trouble:
                 trouble = error.message
                 log.warning("%s; nothing new is taken until this changes", trouble)
+            time.sleep(_LOOK_EVERY_S)
+            continue
         ready = [item for item, state in now.items() if seen.get(item) == state != tried.get(item)]
         if ready:
             tried.update({item: now[item] for item in ready})

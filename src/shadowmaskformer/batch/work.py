@@ -112,8 +112,9 @@ def settle(
             bare = _known_bare(item) if earlier and earlier.bare else None
             return Outcome(item.photo, item.output, "skipped", item.mask, bare, fingerprint=found)
         try:
+            known = settings.overwrite or earlier is not None
             with room():
-                outcome = worker.call(execute, item, action, settings, found)
+                outcome = worker.call(execute, item, action, settings, found, known=known)
         except WorkerDiedError as died:
             outcome = Outcome(item.photo, item.output, "failed", item.mask, died)
         else:
@@ -143,8 +144,13 @@ def _was_growing(item: Item, version: str, found: str, stopped: Callable[[], boo
     return changed
 
 
-def execute(remover: ShadowRemover, item: Item, action: Action, settings: Settings, found: str) -> Outcome:
-    """Do it; an error becomes an outcome, for one photo must not stop the others."""
+def execute(
+    remover: ShadowRemover, item: Item, action: Action, settings: Settings, found: str, *, known: bool = False
+) -> Outcome:
+    """Do it; an error becomes an outcome, for one photo must not stop the others.
+
+    A comparison that is there already is replaced only if the photo is `known` from an earlier run.
+    """
     began = time.perf_counter()
     warnings: tuple[str, ...] = ()
     facts: dict[str, Any] = {}
@@ -153,7 +159,7 @@ def execute(remover: ShadowRemover, item: Item, action: Action, settings: Settin
         if action == "adopt":
             _check_whole(item.output)
         else:
-            warnings, facts = _remove(remover, item, settings, overwrite=action == "replace")
+            warnings, facts = _remove(remover, item, settings, overwrite=action == "replace", known=known)
     except ShadowMaskFormerError as expected:
         error = expected
         if isinstance(error, NoShadowError) and place_of(item.output).state(item.output) is not None:
@@ -167,18 +173,20 @@ def execute(remover: ShadowRemover, item: Item, action: Action, settings: Settin
 
 
 def _remove(
-    remover: ShadowRemover, item: Item, settings: Settings, *, overwrite: bool
+    remover: ShadowRemover, item: Item, settings: Settings, *, overwrite: bool, known: bool
 ) -> tuple[tuple[str, ...], dict[str, Any]]:
     if item.mask is None and settings.require_mask:
         raise MaskError(f"{shown(item.photo)}: has no mask", "add one or leave out {require_mask}")
     place = place_of(item.output)
     place.prepare(item.output, [path for path in (item.photo, item.mask) if path], overwrite=overwrite)
+    if settings.comparison:
+        place.prepare(item.comparison, [item.photo], overwrite=known)
     photo = place_of(item.photo).source(item.photo)
     mask = place_of(item.mask).source(item.mask) if item.mask else None
     result = remover.remove_file(photo, mask, name=split(item.output)[1], **settings.options)
     if settings.comparison:
         # First, so that the result is there only when all is.
-        place.write(item.comparison, compare(result.removal), overwrite=True)
+        place.write(item.comparison, compare(result.removal), overwrite=known)
     place.write(item.output, result.data, overwrite=overwrite)
     return result.warnings, result.facts()
 

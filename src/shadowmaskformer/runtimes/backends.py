@@ -179,8 +179,8 @@ def choose(device: str | None = None) -> Backend:
     """Return the backend to use for weights when the user names none: the first available one for the device.
 
     Args:
-        device: `cpu`, `cuda`, `mps`, …; None is the CPU. PyTorch is asked for a GPU only if the user names one, because
-            importing it takes longer than a photo.
+        device: `cpu`, `cuda`, `mps`, …; with None the engine on the CPU comes first, because importing PyTorch takes
+            longer than a photo. Without the engine, PyTorch takes the best device that it finds.
     """
     rows = [row for row in BACKENDS.values() if not row.runs_exports and _kind(device) in row.devices]
     reasons = {row.name: row.why_not() for row in rows}

@@ -504,6 +504,27 @@ def test_metadata_of_a_pillow_image_can_be_dropped(relighter: ShadowRemover, pho
     assert relighter.remove(image, mask, drop_metadata=True).info == {}
 
 
+def test_tensors_of_other_packages_are_tensors(relighter: ShadowRemover, photo: np.ndarray, mask: np.ndarray):
+    torch = pytest.importorskip("torch")
+
+    class Picture(torch.Tensor):
+        pass
+
+    picture = torch.from_numpy(photo).permute(2, 0, 1)
+    result = relighter.remove(picture.as_subclass(Picture), mask)
+    assert torch.equal(torch.as_tensor(result).as_subclass(torch.Tensor), relighter.remove(picture, mask))
+
+
+@pytest.mark.parametrize("option", [{"frame": 1}, {"format": "png"}, {"quality": 30}])
+def test_options_of_files_are_refused_for_decoded_pictures(
+    option: dict[str, Any], relighter: ShadowRemover, photo: np.ndarray, mask: np.ndarray
+):
+    (name,) = option
+    for picture in (photo, Image.fromarray(photo)):
+        with pytest.raises(ConfigError, match=name):
+            relighter.remove(picture, mask, **option)
+
+
 def test_batches_of_tensors_work(relighter: ShadowRemover, photo: np.ndarray, mask: np.ndarray):
     torch = pytest.importorskip("torch")
     batch = torch.from_numpy(photo).permute(2, 0, 1)[None].repeat(2, 1, 1, 1)

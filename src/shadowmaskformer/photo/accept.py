@@ -36,7 +36,7 @@ def as_photo(image: Any, *, max_pixels: int = MAX_PIXELS, frame: int | None = No
 
 def is_tensor(value: object) -> bool:
     """Return whether `value` is a PyTorch tensor, without importing PyTorch."""
-    return type(value).__module__.split(".")[0] == "torch"
+    return any(kind.__module__.partition(".")[0] == "torch" for kind in type(value).__mro__)
 
 
 def is_file(value: object) -> bool:

@@ -15,6 +15,7 @@ from PIL import Image
 from shadowmaskformer.arrays import check_levels
 from shadowmaskformer.errors import (
     ArrayError,
+    ConfigError,
     ImageReadError,
     ImageTooLargeError,
     NotAnImageError,
@@ -137,6 +138,8 @@ def local_path(source: str | os.PathLike[str]) -> str | os.PathLike[str]:
 def _read(source: ImageSource, reading: Reading) -> Photo:
     try:
         if isinstance(source, Image.Image):
+            if reading.frame is not None:
+                raise ConfigError("{frame} is for files; a Pillow image is the picture that it shows", "use its seek()")
             # Pillow calls a phone's multi-picture JPEG MPO.
             format = "JPEG" if source.format == "MPO" else source.format or "PNG"
             return _upright(from_pillow(source, reading), format if format in FORMATS else "PNG", reading)

@@ -23,7 +23,7 @@ class Options(TypedDict, total=False):
         invert_mask: take black as shadow.
         exact_mask: take the mask as it is; otherwise it is widened to the shadow's edge where that is near.
         raw: the method's answer for the whole picture instead of one pasted into the photo.
-        max_pixels: refuse larger photos and masks.
+        max_pixels: refuse larger files of photos and masks.
         frame: which picture of an animated or multi-page file, 0 = first; None refuses such files.
         drop_metadata: leave out EXIF, texts and resolution; colours stay.
         format: of the result's file, such as "jpeg"; None takes the output's ending, else the photo's format.

@@ -244,6 +244,12 @@ class ShadowRemover:
                     results[index] = image[index]
                     log.warning("picture %d of %d: no shadow found, so it is not changed", index + 1, len(image))
             return results
+        for option in ("frame", "format", "quality"):
+            if options.get(option) is not None:
+                raise ConfigError(
+                    f"{option} is for paths, bytes and file objects, the image is a {type(image).__name__}",
+                    f"leave {{{option}}} out",
+                )
 
         def restore(photo: Photo) -> Photo:
             removal = self.remove_from_photo(photo, mask, hints=hints, **options)

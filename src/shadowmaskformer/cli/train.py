@@ -47,7 +47,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="DIR",
-        help="further pairs to validate on, as a user gets the result; the best weights are chosen by them; repeatable",
+        help="further pairs to validate on, with their masks as they are and the result blended into the photo; the "
+        "best weights are chosen by them; repeatable",
     )
     parser.add_argument("--resume", action="store_true", help="continue the run in RUN")
     parser.add_argument(

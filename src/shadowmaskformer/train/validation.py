@@ -77,7 +77,7 @@ class ValidationScores:
 
 
 class UsedMeans(NamedTuple):
-    """Means over the pictures of another data set as a user gets them, dB; see `evaluate.as_used`."""
+    """Means over the pictures of another data set as a user gets them with exact masks, dB; see `evaluate.as_used`."""
 
     shadow: float
     edge: float

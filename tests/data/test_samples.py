@@ -243,6 +243,25 @@ def test_what_a_killed_run_has_left_is_removed(triplets: tuple[Triplet, ...], tm
     assert new.exists()  # another run may be writing it
 
 
+def test_a_run_of_the_same_process_number_elsewhere_keeps_what_it_writes(
+    triplets: tuple[Triplet, ...], tmp_path: Path
+) -> None:
+    other = tmp_path / f"cache.partial-{os.getpid()}"  # by a container that shares this folder
+    other.mkdir()
+    (other / module.PICTURES).write_bytes(b"half")
+    assert len(build_cache(triplets, tmp_path / "cache")) == 6
+    assert (other / module.PICTURES).read_bytes() == b"half"
+
+
+def test_a_run_that_finishes_while_its_files_are_looked_at_does_no_harm(
+    triplets: tuple[Triplet, ...], tmp_path: Path
+) -> None:
+    other = tmp_path / "cache.partial-other"
+    other.mkdir()
+    (other / module.PICTURES).symlink_to(tmp_path / "renamed")  # listed, and gone when it is asked for its age
+    assert len(build_cache(triplets, tmp_path / "cache")) == 6
+
+
 def test_a_cache_that_another_run_has_written_meanwhile_is_kept(
     triplets: tuple[Triplet, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

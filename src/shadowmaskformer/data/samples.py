@@ -12,10 +12,12 @@ import functools
 import glob
 import json
 import os
+import secrets
 import shutil
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import BinaryIO, Literal, get_args
@@ -166,31 +168,34 @@ def build_cache(
     key = f"2:{side}:{fingerprint(triplets)}{light}{':soft 2' * soft}{f':relit {relight.RULE}' * relit}"
     if _is_whole(folder, key):
         return Cache(folder)
-    partial = folder.with_name(f"{folder.name}{_PARTIAL}{os.getpid()}")
+    # Named by chance: containers that share a disk repeat process numbers.
+    partial = folder.with_name(f"{folder.name}{_PARTIAL}{secrets.token_hex(8)}")
     try:
         _sweep(folder)
         partial.mkdir(parents=True)
-        _write_cache(triplets, partial, _Rules(side, truth, soft, relit), key, progress)
-        if _is_whole(folder, key):  # another run has written it meanwhile, and may be reading it
-            return Cache(folder)
-        if folder.exists():
-            shutil.rmtree(folder)
-        partial.replace(folder)
+        try:
+            _write_cache(triplets, partial, _Rules(side, truth, soft, relit), key, progress)
+            if _is_whole(folder, key):  # another run has written it meanwhile, and may be reading it
+                return Cache(folder)
+            if folder.exists():
+                shutil.rmtree(folder)
+            partial.replace(folder)
+        finally:
+            shutil.rmtree(partial, ignore_errors=True)
     except OSError as error:
         raise OutputError(
             f"cannot write the cache {folder}: {error.strerror}", "free space or choose another {cache}"
         ) from error
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
     return Cache(folder)
 
 
 def _sweep(folder: Path) -> None:
     """Remove what killed runs have left of this cache."""
     for leftover in folder.parent.glob(f"{glob.escape(folder.name)}{_PARTIAL}*"):
-        written = max((path.stat().st_mtime for path in (leftover, *leftover.iterdir())), default=0.0)
-        if time.time() - written > _STALE_AFTER_S:
-            shutil.rmtree(leftover, ignore_errors=True)
+        with suppress(OSError):  # its run may finish meanwhile
+            written = max((path.stat().st_mtime for path in (leftover, *leftover.iterdir())), default=0.0)
+            if time.time() - written > _STALE_AFTER_S:
+                shutil.rmtree(leftover, ignore_errors=True)
 
 
 def _is_whole(folder: Path, key: str) -> bool:

@@ -119,6 +119,15 @@ def test_a_list_of_files_that_are_elsewhere_does_not_hide_the_folders(tmp_path: 
     assert len(open_dataset(tmp_path).split("train")) == 1
 
 
+@pytest.mark.parametrize("encoding", ["latin-1", "utf-16"])
+def test_a_list_that_is_not_utf8_says_how_to_save_it(tmp_path: Path, encoding: str) -> None:
+    (tmp_path / "train.txt").write_bytes("in/é.png|m/é.png|out/é.png\n".encode(encoding))
+    with pytest.raises(DatasetError, match=r"train\.txt is not UTF-8.*save the list as UTF-8"):
+        open_dataset(tmp_path)
+    write_triple(tmp_path, ("train_A", "train_B", "train_C"), ["x"])
+    assert names(open_dataset(tmp_path), "train") == ["x"]
+
+
 def test_release_layout(tmp_path: Path) -> None:
     for split in ("train", "valid", "test"):
         write_triple(tmp_path / split, ("cond", "mask", "gt"), ["a", "b"])

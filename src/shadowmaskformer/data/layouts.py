@@ -348,7 +348,11 @@ def _open_lists(root: Path, lists: list[Path]) -> Dataset:
     for path in lists:
         split = next((SPLITS[word] for word in re.split(r"[^a-z]+", path.stem.lower()) if word in SPLITS), WHOLE)
         members = {triplet.name: triplet for triplet in triplets.get(split, ())}
-        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+        try:
+            text = path.read_text(encoding="utf-8")
+        except UnicodeDecodeError as error:
+            raise DatasetError(f"{path} is not UTF-8 (byte {error.start})", "save the list as UTF-8") from error
+        for number, line in enumerate(text.splitlines(), start=1):
             if not line.strip():
                 continue
             words = line.split("|")

@@ -1,7 +1,9 @@
-"""Masks are read as training reads them, with every level of the file."""
+"""Masks are read as training reads them, with every level of the file; other files are another method or source."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +12,7 @@ from PIL import Image
 
 from shadowmaskformer.data.pictures import read_dataset_mask
 from shadowmaskformer.errors import MaskError
-from shadowmaskformer.evaluate import EvaluationSet, Input, MaskSource, evaluate, protocols
+from shadowmaskformer.evaluate import EvaluationSet, Input, MaskSource, Predictions, evaluate, protocols
 from shadowmaskformer.evaluate.methods import read_stored_mask
 
 
@@ -73,3 +75,16 @@ def test_masks_of_zeros_and_ones_score_like_the_same_masks_in_white(istd: Path, 
     for path in (istd / "test" / "test_B").iterdir():
         Image.fromarray(np.asarray(Image.open(path)) // 255).save(path)
     assert scores("ones") == white
+
+
+@pytest.mark.parametrize("identity", [lambda f: Predictions(f).identity, lambda f: MaskSource(str(f)).identity])
+def test_a_file_replaced_by_an_older_one_makes_another_method_or_mask_source(
+    tmp_path: Path, photo: np.ndarray, identity: Callable[[Path], str]
+) -> None:
+    for name, written in (("a.png", 3), ("b.png", 2)):
+        Image.fromarray(photo).save(tmp_path / name)
+        os.utime(tmp_path / name, (written, written))
+    before = identity(tmp_path)
+    assert identity(tmp_path) == before
+    os.utime(tmp_path / "b.png", (1, 1))  # as `cp -p` and `rsync -a` leave it
+    assert identity(tmp_path) != before

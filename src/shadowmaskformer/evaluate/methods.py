@@ -80,7 +80,7 @@ class MaskSource:
         folder, change = self.folder, "" if self.change is None else f" {self.change}"
         if folder is None:
             return f"{self.name} {derive.RULE if self.name == 'derived' else READING}{change}"
-        return f"{folder.resolve()} {READING} {_newest(folder)}{change}\n{MaskSource(self.regions).identity}"
+        return f"{folder.resolve()} {READING} {_state(folder)}{change}\n{MaskSource(self.regions).identity}"
 
     @property
     def label(self) -> str:
@@ -92,9 +92,11 @@ class MaskSource:
         return f"folder {folder.name}, regions {regions}{change}"
 
 
-def _newest(folder: Path) -> int:
-    """Return when anything in `folder` was last written, in nanoseconds."""
-    return max((entry.stat().st_mtime_ns for entry in folder.iterdir()), default=0)
+def _state(folder: Path) -> str:
+    """Return a hash that changes when a file in `folder` is written, removed or replaced, even by an older one."""
+    about = ((path.name, path.stat()) for path in sorted(folder.iterdir()))
+    files = [(name, stat.st_size, stat.st_mtime_ns) for name, stat in about]
+    return hashlib.sha256(repr(files).encode()).hexdigest()[:16]
 
 
 class EvaluationPicture:
@@ -210,7 +212,7 @@ class Predictions:
         if first is not None and read_photo(first, drop_metadata=True).pixels.dtype == np.uint16:
             notes.append("16 bit")
         self.name = f"{folder.name} ({', '.join(notes)})" if notes else folder.name
-        self.identity = f"predictions {folder.resolve()} {side} {_newest(folder)}"
+        self.identity = f"predictions {folder.resolve()} {side} {_state(folder)}"
 
     def missing(self, triplets: Iterable[data.Triplet]) -> list[str]:
         """Return the names of the test pictures without a result."""

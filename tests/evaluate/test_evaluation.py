@@ -82,6 +82,17 @@ def test_torn_last_line_is_computed_again(istd, tmp_path):
     assert sorted(path.read_text().splitlines()) == sorted(whole.splitlines())
 
 
+@pytest.mark.parametrize("left", ["", "proto", "rows without a header"])
+def test_a_torn_header_is_written_again(istd, tmp_path, left):
+    test = EvaluationSet.open(istd)
+    path = evaluate(test, [Input()], STANDARD, DATASET, tmp_path / "out").csv_files["Input"]
+    whole = path.read_text()
+    path.write_text(whole[whole.index("\n") + 1 :] if "rows" in left else left)
+    for _ in range(2):
+        evaluate(test, [Input()], STANDARD, DATASET, tmp_path / "out")
+        assert sorted(path.read_text().splitlines()) == sorted(whole.splitlines())
+
+
 def test_rows_of_other_masks_are_not_reused(istd, tmp_path):
     test = EvaluationSet.open(istd)
     files = {

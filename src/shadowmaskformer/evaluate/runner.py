@@ -38,12 +38,14 @@ from shadowmaskformer.evaluate.protocols import (
     region_key,
     size_key,
 )
+from shadowmaskformer.files import write_atomically
 from shadowmaskformer.machine import BLAS_THREADS, usable_cores
 from shadowmaskformer.metrics import Regions
 
 _GROUPS = ("error", "psnr", "ssim", "weights")
 _SINGLE = ("edge", "contrast")
 COLUMNS = ["protocol", "picture", *(f"{group}_{region}" for group in _GROUPS for region in Regions._fields), *_SINGLE]
+_HEADER = ",".join(COLUMNS) + "\n"
 
 SECONDS_PER_MEGAPIXEL, SECONDS_PER_NETWORK = 1.0, 0.3
 """Rough costs on one core: of the metrics of one picture at one size and region, and of one result."""
@@ -72,10 +74,7 @@ class RowStore:
         self.rows: Rows = {}
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            if self.path.exists():
-                self._load()
-            else:
-                self.path.write_text(",".join(COLUMNS) + "\n", encoding="utf-8")
+            self._load()
         except OSError as error:
             raise OutputError(f"cannot write {self.path}: {error.strerror}", "choose another {output}") from error
 
@@ -92,11 +91,13 @@ class RowStore:
             csv.writer(stream, lineterminator="\n").writerow([protocol.name, picture, *values])
 
     def _load(self) -> None:
-        text = self.path.read_text(encoding="utf-8")
-        if not text.endswith("\n"):  # killed half way through a line: that row is computed again
-            text = text[: text.rfind("\n") + 1]
-            self.path.write_text(text, encoding="utf-8")
-        for row in csv.DictReader(text.splitlines()):
+        text = self.path.read_text(encoding="utf-8") if self.path.exists() else ""
+        whole = text[: text.rfind("\n") + 1]  # killed half way through a line: that row is computed again
+        if not whole.startswith(_HEADER):
+            whole = _HEADER + whole
+        if whole != text:
+            write_atomically(self.path, whole.encode(), overwrite=True)
+        for row in csv.DictReader(whole.splitlines()):
             error, psnr, ssim, weights = (
                 Regions(*(float(row[f"{group}_{region}"]) for region in Regions._fields)) for group in _GROUPS
             )

@@ -4,6 +4,7 @@ import os
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from shadowmaskformer.evaluate import EvaluationPicture, EvaluationSet, MaskSource
 from shadowmaskformer.masks.shape import grow, shrink
@@ -51,6 +52,21 @@ def test_a_folder_of_masks_can_leave_the_regions_to_the_pair(istd, tmp_path):
     write_damaged([triplet], MaskSource("derived"), 2.85, tmp_path / "masks")
     sample = EvaluationPicture(triplet, MaskSource(str(tmp_path / "masks"), regions="derived"))
     np.testing.assert_array_equal(sample.region, EvaluationPicture(triplet, MaskSource("derived")).region)
+
+
+def test_masks_of_other_data_are_written_anew_and_the_same_ones_stay(istd, tmp_path):
+    triplets, source = EvaluationSet.open(istd).triplets[:1], MaskSource("dataset")
+    folder = tmp_path / "masks"
+    write_damaged(triplets, source, 2.85, folder)
+    before = MaskSource(str(folder)).identity
+    write_damaged(triplets, source, 2.85, folder)
+    assert MaskSource(str(folder)).identity == before
+    assert triplets[0].mask is not None
+    moved = np.roll(np.asarray(Image.open(triplets[0].mask)), 5, axis=1)
+    Image.fromarray(moved).save(triplets[0].mask)
+    reached = write_damaged(triplets, source, 2.85, folder)
+    sample = EvaluationPicture(triplets[0], MaskSource(str(folder)))
+    assert balance_error_rate(sample.mask / 255, moved / 255) == reached
 
 
 def test_rewritten_masks_are_another_source(istd, tmp_path):

@@ -63,7 +63,9 @@ def damage(mask: Levels, ber: float, rng: np.random.Generator) -> Levels:
 
 
 def write_damaged(triplets: Iterable[data.Triplet], source: MaskSource, ber: float, folder: Path) -> float:
-    """Write a damaged mask of every picture to `folder`; those already there stay.
+    """Write a damaged mask of every picture to `folder`.
+
+    A file that is already there and right stays as it is, so that rows scored with it are found again.
 
     Returns:
         The mean balance error rate reached over the pictures that have one.
@@ -76,9 +78,10 @@ def write_damaged(triplets: Iterable[data.Triplet], source: MaskSource, ber: flo
         # Seeded by the name: the same picture gets the same damage in any subset and order.
         rng = np.random.default_rng(zlib.crc32(triplet.name.encode("utf-8", "surrogateescape")))
         damaged = damage(truth, ber, rng)
-        if not path.exists():
-            pixels = np.repeat(damaged[..., None], 3, axis=2)
-            write_atomically(path, encode_photo(Photo(pixels, gray=True)))
+        stored = encode_photo(Photo(np.repeat(damaged[..., None], 3, axis=2), gray=True))
+        # By what is in it, not by its name: other data, mask sources and rules give the same names.
+        if not path.is_file() or path.read_bytes() != stored:
+            write_atomically(path, stored, overwrite=True)
         rates.append(metrics.balance_error_rate(damaged / 255, (truth > 127).astype(np.float64)))
     known = [rate for rate in rates if np.isfinite(rate)]
     return float(np.mean(known)) if known else 0.0

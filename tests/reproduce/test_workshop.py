@@ -8,7 +8,7 @@ pytest.importorskip("torch")
 
 from shadowmaskformer import train
 from shadowmaskformer.light import relight
-from shadowmaskformer.reproduce.workshop import Run, Workshop
+from shadowmaskformer.reproduce.workshop import FINISHED, Run, Workshop
 from shadowmaskformer.train.loop import RunResult
 
 
@@ -19,7 +19,7 @@ def folders(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Path, Path]]:
 
     def run(config: object, source: Path, out: Path, hours: float | None, *, cache: Path, **_: object) -> RunResult:
         asked.append((out, cache))
-        out.mkdir(parents=True)
+        out.mkdir(parents=True, exist_ok=True)
         return RunResult(out, 1, 1.0, None, finished=True)
 
     monkeypatch.setattr(train, "run", run)
@@ -51,3 +51,16 @@ def test_caches_are_named_by_what_they_hold(istd: Path, tmp_path: Path, folders:
     shop.train(Run("all"))
     shop.train(Run("some", ("seed=1",), held_out=True))
     assert [cache.name for _, cache in folders] == ["cache-all-scenes", "cache-without-held-out"]
+
+
+def test_a_finished_run_is_found_and_one_killed_at_its_end_goes_on(
+    istd: Path, tmp_path: Path, folders: list[tuple[Path, Path]]
+) -> None:
+    shop, run = workshop(istd, tmp_path), Run("any")
+    first = shop.train(run)
+    assert shop.train(run) == first
+    assert len(folders) == 1
+    (folders[0][0] / FINISHED).write_text("")
+    assert shop.train(run) == first
+    assert shop.train(run) == first
+    assert [out for out, _ in folders] == [folders[0][0]] * 2

@@ -7,8 +7,10 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from shadowmaskformer import data, train
+from shadowmaskformer.files import write_atomically
 from shadowmaskformer.network import weights
 from shadowmaskformer.train.journal import DESCRIPTION, read_log
 
@@ -90,8 +92,8 @@ class Workshop:
         if source is None:
             raise ValueError(f"run {run.name} needs held-out scenes and there are none")
         out = self.folder / self._slug(run, source)
-        marker = out / FINISHED
-        if not marker.exists():
+        facts: dict[str, Any] | None = _finished(out)
+        if facts is None:
             self._say(f"training {run.name} ({self.budget})")
             config = self._config(run)
             hours = None if self.minutes is None else self.minutes / 60
@@ -100,8 +102,8 @@ class Workshop:
             result = train.run(config, source, out, hours, resume=begun, cache=cache, quiet=self._quiet)
             if not result.finished:
                 raise KeyboardInterrupt
-            marker.write_text(json.dumps({"steps": result.steps, "minutes": result.elapsed_s / 60}), encoding="utf-8")
-        facts = json.loads(marker.read_text(encoding="utf-8"))
+            facts = {"steps": result.steps, "minutes": result.elapsed_s / 60}
+            write_atomically(out / FINISHED, json.dumps(facts).encode(), overwrite=True)
         return Trained(run, out / "best", facts["steps"], facts["minutes"])
 
     def _config(self, run: Run) -> train.TrainConfig:
@@ -115,6 +117,14 @@ class Workshop:
         facts = train.task_of(config).facts()
         text = json.dumps([pictures, config.to_dict(), self.minutes, shapes, facts], sort_keys=True)
         return f"{config.variant}-{config.embedding}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+
+
+def _finished(out: Path) -> dict[str, Any] | None:
+    """Return what the run in `out` says about its end; None if it has not ended, or was killed while it said so."""
+    try:
+        return json.loads((out / FINISHED).read_text(encoding="utf-8"))
+    except (FileNotFoundError, ValueError):
+        return None
 
 
 def distinct(runs: Sequence[Run], recipe: str, overrides: Sequence[str]) -> int:

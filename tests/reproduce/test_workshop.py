@@ -1,5 +1,6 @@
 """`Workshop`: a run is trained anew when what determines it changes, and only then."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -64,3 +65,15 @@ def test_a_finished_run_is_found_and_one_killed_at_its_end_goes_on(
     assert shop.train(run) == first
     assert shop.train(run) == first
     assert [out for out, _ in folders] == [folders[0][0]] * 2
+
+
+def test_other_pictures_to_validate_on_are_another_run(
+    istd: Path, tmp_path: Path, folders: list[tuple[Path, Path]]
+) -> None:
+    for letter in "ABC":
+        shutil.copytree(istd / "test" / f"test_{letter}", istd / "valid" / f"valid_{letter}")
+    workshop(istd, tmp_path).train(Run("any"))
+    for letter in "ABC":
+        (istd / "valid" / f"valid_{letter}" / "90-1.png").unlink()
+    workshop(istd, tmp_path).train(Run("any"))
+    assert folders[0][0] != folders[1][0]

@@ -111,7 +111,10 @@ class Workshop:
 
     def _slug(self, run: Run, source: Path) -> str:
         """Return a folder name that changes with everything that determines the run, and with nothing else."""
-        pictures = data.fingerprint(data.open_dataset(source).split("train", allow_unpaired=True))
+        dataset = data.open_dataset(source)
+        pictures: str | list[str] = data.fingerprint(dataset.split("train", allow_unpaired=True))
+        if "valid" in dataset.splits:  # a run is validated on it, and that chooses the best weights
+            pictures = [pictures, data.fingerprint(dataset.split("valid", allow_unpaired=True))]
         config = self._config(run)
         shapes = weights.parameter_shapes(config.model_config())
         facts = train.task_of(config).facts()

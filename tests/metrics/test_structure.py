@@ -1,5 +1,7 @@
 """SSIM: against scikit-image where definitions coincide, against a literal 3-D filter where they do not."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from skimage.filters import gaussian
@@ -44,6 +46,18 @@ def test_region_ssim_equals_ssim_of_masked_products(pair):
     assert regions.shadow == pytest.approx(ssim_volume(result * inside, truth * inside), abs=1e-12)
     assert regions.lit == pytest.approx(ssim_volume(result * outside, truth * outside), abs=1e-12)
     assert regions.all == ssim_volume(result, truth)
+
+
+def test_pictures_of_many_sizes_leave_no_memory_behind():
+    tracemalloc.start()
+    try:
+        for width in (1500, 1600, 1700):
+            truth = np.zeros((8, width, 3))
+            ssim_volume(truth, truth)
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept < 2**20  # a full matrix of the width would take 18 MB
 
 
 def test_uniform_ssim_agrees_with_scikit_image(pair):

@@ -8,7 +8,6 @@ R = 1 the range; the score is the map's mean.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -128,24 +127,25 @@ def _blur(planes: Doubles) -> Doubles:
 
 
 def _blocks(length: int) -> Iterator[tuple[Doubles, int, int, int, int]]:
-    """Yield parts of `_band(length)`: the matrix that turns lines first:last into blurred lines start:stop."""
+    """Yield parts of the blur's matrix: `band` turns lines first:last into blurred lines start:stop."""
     for start in range(0, length, _BLOCK):
         stop = min(start + _BLOCK, length)
         first, last = max(start - _RADIUS, 0), min(stop + _RADIUS, length)
-        yield _band(length)[start:stop, first:last], first, last, start, stop
+        yield _band(length, start, stop)[:, first:last], first, last, start, stop
 
 
-@lru_cache(maxsize=64)
-def _band(length: int) -> Doubles:
-    """Return the (length, length) matrix that blurs a line with a replicated border.
+def _band(length: int, start: int = 0, stop: int | None = None) -> Doubles:
+    """Return rows start:stop of the (length, length) matrix that blurs a line with a replicated border.
+
+    In full, the matrix of a large photo's side has hundreds of megabytes.
 
     >>> _band(3).sum(axis=1).round(12).tolist()
     [1.0, 1.0, 1.0]
     """
     offsets = np.arange(-_RADIUS, _RADIUS + 1)
-    rows = np.arange(length)[:, None]
-    band = np.zeros((length, length))
-    np.add.at(band, (rows, np.clip(rows + offsets, 0, length - 1)), _GAUSSIAN)
+    lines = np.arange(start, length if stop is None else stop)[:, None]
+    band = np.zeros((len(lines), length))
+    np.add.at(band, (lines - start, np.clip(lines + offsets, 0, length - 1)), _GAUSSIAN)
     return band
 
 

@@ -372,8 +372,7 @@ class Comparison:
                 ("mae map", protocol.lab, size_key(protocol)), lambda: metrics.absolute_error(lab, truth_lab)
             )
             return Regions(*(metrics.region_mean(error, region) for region in (shadow, lit, None)))
-        squares = metrics.squared_error(lab, truth_lab) / 3
-        return Regions(*(math.sqrt(metrics.region_mean(squares, region)) for region in (shadow, lit, None)))
+        return Regions(*(metrics.lab_rmse(lab, truth_lab, region) for region in (shadow, lit, None)))
 
     def _as_used(self, protocol: Protocol) -> PictureScores:
         picture, truth = as_float(self._result), self._reference.own_light

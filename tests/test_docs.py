@@ -22,17 +22,29 @@ ASSETS = Path(shadowmaskformer.__file__).parent / "assets"
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 GUIDES = [ROOT / "docs" / name for name in ("api.md", "first-photo.md", "masks-and-hints.md")]
 PRINTED = "http://localhost:8430"
+SHELL = ("", "sh", "bash", "shell", "console")
+"""What blocks of commands may be tagged with."""
+COMMANDS = {
+    "README.md": 8,
+    "embedding.md": 3,
+    "first-photo.md": 2,
+    "many-photos.md": 3,
+    "masks-and-hints.md": 5,
+    "training.md": 5,
+}
+"""How many commands each page has at least: a test that finds none would pass."""
 RUN = ("remove", "mask")
 """Commands that are run as printed; others would not end, or would take hours."""
 
 
-def blocks(page: Path, language: str) -> list[str]:
-    found = re.findall(r"^```(\w*)\n(.*?)^```$", page.read_text("utf-8"), re.M | re.S)
-    return [block for kind, block in found if kind == language]
+def blocks(page: Path, *languages: str) -> list[str]:
+    found = re.findall(r"^```(\w*)[^\n]*\n(.*?)^```$", page.read_text("utf-8"), re.M | re.S)
+    return [block for kind, block in found if kind in languages]
 
 
 def commands(page: Path, program: str) -> list[list[str]]:
-    lines = [line for block in blocks(page, "") for line in block.replace("\\\n", " ").splitlines()]
+    lines = [line for block in blocks(page, *SHELL) for line in block.replace("\\\n", " ").splitlines()]
+    lines = [line.removeprefix("$ ") for line in lines]
     return [shlex.split(line, comments=True) for line in lines if line.startswith(f"{program} ")]
 
 
@@ -53,9 +65,23 @@ def address() -> Generator[str]:
         yield server.url
 
 
+@pytest.mark.parametrize("tag", ["", "sh", 'bash title="Terminal"', "console"])
+def test_commands_are_found_in_blocks_of_any_tag(tmp_path: Path, tag: str):
+    page = tmp_path / "page.md"
+    prompt = "$ " * (tag == "console")
+    page.write_text(f"```{tag}\n{prompt}shadowmaskformer remove \\\n  beach.jpg  # note\nwrote it\n```\n")
+    assert commands(page, "shadowmaskformer") == [["shadowmaskformer", "remove", "beach.jpg"]]
+
+
+def test_pages_with_commands_are_there():
+    assert set(COMMANDS) <= {page.name for page in PAGES}
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_every_command_exists_with_its_options(page: Path):
-    for words in commands(page, "shadowmaskformer"):
+    printed = commands(page, "shadowmaskformer")
+    assert len(printed) >= COMMANDS.get(page.name, 0)
+    for words in printed:
         build_parser(words[1]).parse_args(words[1:])
 
 

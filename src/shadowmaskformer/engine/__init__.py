@@ -50,13 +50,8 @@ def isa() -> str:
         raise ConfigError(str(error)) from None
 
 
-def num_threads() -> int:
-    """Threads that a call uses by default."""
-    return _loaded().num_threads()
-
-
 def set_num_threads(count: int) -> None:
-    """Set what `num_threads` returns, for all calls that start from now on."""
+    """Set how many threads calls use that start from now on and name no number; at first, one per core."""
     if count < 1:
         raise ConfigError(f"{count} threads asked for; use at least 1")
     _loaded().set_num_threads(count)
@@ -79,7 +74,7 @@ class _Packed:
 
         Args:
             projected: the embedded picture, (H, W, C) or (B, H, W, C), in the network's scale.
-            threads: how many to use; None for `num_threads()`.
+            threads: how many to use; None for the number set by `set_num_threads`.
 
         Returns:
             The head's channels, (h, w, heads) or (B, h, w, heads).

@@ -126,7 +126,6 @@ NB_MODULE(_native, module) {
   // A remover that somebody keeps until the interpreter ends, as `remove_shadow` does, is no leak worth a page of text.
   nb::set_leak_warnings(false);
   module.def("isa", [] { return smf::isa_name(smf::active_isa()); }, "Instruction set in use.");
-  module.def("num_threads", &smf::num_threads, "Threads that a call may use.");
   module.def("set_num_threads", &smf::set_num_threads, "count"_a, "Set the threads that later calls may use.");
   nb::class_<smf::Network>(module, "Network", "The network with its weights packed.")
       .def("__init__", &make_network, "config"_a, "weights"_a)

@@ -114,6 +114,49 @@ def test_pairs_that_need_no_adjusting_are_adjusted_all_the_same(tmp_path: Path) 
     assert open_dataset(tmp_path / "out").layout == "istd+"
 
 
+def test_editing_an_adjusted_set_leaves_its_source_alone(tmp_path: Path) -> None:
+    source = write_istd(tmp_path / "istd")
+    before = {path: path.read_bytes() for path in source.rglob("*.png")}
+    write_adjusted(open_dataset(source), tmp_path / "plus")
+    for path in (tmp_path / "plus").rglob("*.png"):
+        with path.open("r+b") as file:
+            file.write(b"edited")
+    assert {path: path.read_bytes() for path in source.rglob("*.png")} == before
+
+
+def test_an_adjusted_set_is_made_again_as_a_whole(tmp_path: Path) -> None:
+    dataset = open_dataset(write_istd(tmp_path / "istd"))
+    write_adjusted(dataset, tmp_path / "plus")
+    for role, replaced in (("A", scene(7)), ("B", box_mask(4, 4))):
+        path = tmp_path / "istd" / "train" / f"train_{role}" / "0-1.png"
+        path.unlink()
+        save(replaced, path)
+    assert write_adjusted(dataset, tmp_path / "plus", overwrite=True).written == 3
+    for triplet, copied in zip(dataset.split("train"), open_dataset(tmp_path / "plus").split("train"), strict=True):
+        assert copied.mask is not None
+        assert triplet.mask is not None
+        assert copied.shadow.read_bytes() == triplet.shadow.read_bytes()
+        assert copied.mask.read_bytes() == triplet.mask.read_bytes()
+
+
+def test_files_of_another_set_are_not_replaced_by_adjusting(tmp_path: Path) -> None:
+    other = save(scene(7), tmp_path / "other" / "train" / "train_B" / "0-1.png")
+    before = other.read_bytes()
+    with pytest.raises(OutputError, match=r"0-1\.png: already exists"):
+        write_adjusted(open_dataset(write_istd(tmp_path / "istd")), tmp_path / "other")
+    assert other.read_bytes() == before
+    assert not list((tmp_path / "other" / "train" / "train_A").iterdir())
+
+
+def test_a_pair_that_cannot_be_adjusted_leaves_nothing_behind(tmp_path: Path) -> None:
+    source = write_istd(tmp_path / "istd")
+    save(scene(0, 24, 32), source / "train" / "train_C" / "1-1.png")
+    done = write_adjusted(open_dataset(source), tmp_path / "plus")
+    assert (done.written, len(done.failed)) == (2, 1)
+    plus = open_dataset(tmp_path / "plus")
+    assert ([triplet.name for triplet in plus.split("train")], plus.problems) == (["0-1", "2-1"], ())
+
+
 def test_photographs_in_folders_are_drawn_on_upright(tmp_path: Path) -> None:
     exif = Image.Exif()
     exif[0x0112] = 6

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -21,7 +20,7 @@ from shadowmaskformer.data.layouts import WHOLE, Dataset, Triplet, pictures_in, 
 from shadowmaskformer.data.pictures import read_dataset_mask, read_rgb, resize
 from shadowmaskformer.data.synthetic import draw
 from shadowmaskformer.errors import DatasetError, ImageReadError, OutputError
-from shadowmaskformer.files import make_folder, write_atomically
+from shadowmaskformer.files import check_output, make_folder, write_atomically
 from shadowmaskformer.machine import usable_cores
 
 Progress = Callable[[int, int], None]
@@ -64,9 +63,9 @@ def write_masks(
             "masks beside the pictures may be the data set's own", "delete them yourself or choose another {output}"
         )
 
-    def make(triplet: Triplet) -> Levels:
+    def make(triplet: Triplet) -> tuple[bytes, ...]:
         shadow, clean = _pair(triplet)
-        return from_float(derive_mask(shadow, clean))
+        return (_png(from_float(derive_mask(shadow, clean))),)
 
     work: list[_Output] = []
     not_needed = 0
@@ -75,7 +74,7 @@ def write_masks(
         not_needed += sum(triplet.mask is not None for triplet in triplets)
         if missing := [triplet for triplet in triplets if triplet.mask is None]:
             folder = _mask_folder(triplets, split, output)
-            work += [_Output((folder / f"{triplet.name}.png",), partial(_one, make, triplet)) for triplet in missing]
+            work += [_Output((folder / f"{triplet.name}.png",), partial(make, triplet)) for triplet in missing]
     done = _write_all(work, overwrite, progress)
     done.not_needed = not_needed
     return done
@@ -89,30 +88,36 @@ def write_adjusted(
     Args:
         dataset: a recognised data set; masks that it lacks are derived.
         output: folder for `{split}/{split}_C_fixed/NAME.png` (without splits, `train`); shadow pictures and masks are
-            linked beside them (copied where links are impossible), so that it is a complete data set.
+            copied beside them, so that it is a complete data set.
         overwrite: replace pictures that are there.
         progress: called with (done, all).
+
+    Raises:
+        DatasetError: the data set is adjusted already.
+        OutputError: pictures that are there differ.
     """
     members = {split: dataset.split(split, allow_unpaired=True) for split in dataset.splits}
     if any("c_fixed" in triplet.clean.parent.name.lower() for split in members.values() for triplet in split[:1]):
         raise DatasetError(f"{dataset.folder} is adjusted already", "give the folder of ISTD as it was published")
 
-    def make(triplet: Triplet) -> Levels:
+    def make(triplet: Triplet) -> tuple[bytes, ...]:
         shadow, clean = _pair(triplet)
         mask = derive_mask(shadow, clean) if triplet.mask is None else to_float(read_dataset_mask(triplet.mask))
         if mask.shape != shadow.shape[:2]:
             raise ImageReadError(f"{triplet.mask}: mask and picture differ in size", "save the mask at photo size")
-        return from_float(adjust_clean(shadow, clean, mask))
+        # Copies, not links: whoever edits the new set must not change the old one.
+        copies = [path.read_bytes() for path in (triplet.shadow, triplet.mask) if path is not None]
+        return *copies, _png(from_float(adjust_clean(shadow, clean, mask)))
 
     work: list[_Output] = []
     for split, triplets in members.items():
         name = "train" if split == WHOLE else split
         shadows, masks, cleans = (output / name / f"{name}_{role}" for role in ("A", "B", "C_fixed"))
         for triplet in triplets:
-            _link(triplet.shadow, shadows / f"{triplet.name}{triplet.shadow.suffix}")
+            paths = [shadows / f"{triplet.name}{triplet.shadow.suffix}"]
             if triplet.mask is not None:
-                _link(triplet.mask, masks / f"{triplet.name}{triplet.mask.suffix}")
-            work.append(_Output((cleans / f"{triplet.name}.png",), partial(_one, make, triplet)))
+                paths.append(masks / f"{triplet.name}{triplet.mask.suffix}")
+            work.append(_Output((*paths, cleans / f"{triplet.name}.png"), partial(make, triplet)))
     return _write_all(work, overwrite, progress)
 
 
@@ -134,6 +139,10 @@ def write_synthetic(
         seed: which; a photo's shadows depend on it and on the photo's name alone.
         overwrite: replace pictures that are there.
         progress: called with (done, all).
+
+    Raises:
+        DatasetError: `photos` holds no pictures, or two that would get the same names.
+        OutputError: pictures that are there differ.
     """
     if not photos.is_dir():
         raise DatasetError(f"{photos} is not a folder", "name one that holds photographs")
@@ -151,14 +160,14 @@ def write_synthetic(
     if not found:
         raise DatasetError(f"{photos} holds no pictures", "name a folder of photographs without shadows")
 
-    def make(name: str, path: Path, number: int) -> tuple[Levels, ...]:
+    def make(name: str, path: Path, number: int) -> tuple[bytes, ...]:
         photo = read_rgb(path, upright=True)
         height, width = photo.shape[:2]
         scale = min(1.0, SYNTHETIC_SIDE / min(height, width))
         free = resize(photo, max(1, round(height * scale)), max(1, round(width * scale)))
         which = zlib.crc32(name.encode("utf-8", "surrogateescape"))
         shadow, mask = draw(to_float(free), np.random.default_rng((seed, which, number)))
-        return from_float(shadow), from_float(mask), free
+        return _png(from_float(shadow)), _png(from_float(mask)), _png(free)
 
     work = [
         _Output(
@@ -173,14 +182,10 @@ def write_synthetic(
 
 @dataclass(frozen=True)
 class _Output:
-    """Files that belong together and what makes their pictures."""
+    """Files that belong together and what makes their bytes."""
 
     paths: tuple[Path, ...]
-    make: Callable[[], tuple[Levels, ...]]
-
-
-def _one(make: Callable[[Triplet], Levels], triplet: Triplet) -> tuple[Levels, ...]:
-    return (make(triplet),)
+    make: Callable[[], tuple[bytes, ...]]
 
 
 def _pair(triplet: Triplet) -> tuple[Floats, Floats]:
@@ -223,9 +228,7 @@ def _write_all(work: list[_Output], overwrite: bool, progress: Progress | None) 
         if isinstance(made, str):
             failed.append(made)
         else:
-            for path, data in zip(job.paths, made, strict=True):
-                # A set that a killed run left incomplete is made again as a whole.
-                write_atomically(path, data, overwrite=overwrite or len(job.paths) > 1)
+            _write(dict(zip(job.paths, made, strict=True)), overwrite)
             result.written += 1
         if progress is not None:
             progress(done, len(todo))
@@ -233,10 +236,19 @@ def _write_all(work: list[_Output], overwrite: bool, progress: Progress | None) 
     return result
 
 
+def _write(files: dict[Path, bytes], overwrite: bool) -> None:
+    # A killed run may have left some of them: those are as they should be. Others are somebody's.
+    todo = {path: data for path, data in files.items() if not path.is_file() or path.read_bytes() != data}
+    for path in todo:
+        check_output(path, overwrite=overwrite)
+    for path, data in todo.items():
+        write_atomically(path, data, overwrite=overwrite)
+
+
 def _in_portions(work: list[_Output]) -> Iterator[tuple[_Output, tuple[bytes, ...] | str]]:
     def make(job: _Output) -> tuple[bytes, ...] | str:
         try:
-            return tuple(_png(picture) for picture in job.make())
+            return job.make()
         except ImageReadError as error:
             return str(error)
 
@@ -250,16 +262,3 @@ def _png(picture: Levels) -> bytes:
     buffer = io.BytesIO()
     Image.fromarray(picture).save(buffer, "PNG")
     return buffer.getvalue()
-
-
-def _link(source: Path, target: Path) -> None:
-    if target.exists():
-        return
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            os.link(source, target)
-        except OSError:
-            write_atomically(target, source.read_bytes())
-    except OSError as error:
-        raise OutputError(f"{target}: {error.strerror}", "choose another {output}") from error

@@ -157,17 +157,38 @@ def test_a_pair_that_cannot_be_adjusted_leaves_nothing_behind(tmp_path: Path) ->
     assert ([triplet.name for triplet in plus.split("train")], plus.problems) == (["0-1", "2-1"], ())
 
 
+@pytest.mark.parametrize("inner", ["", "plus", "../istd/plus"])
+def test_adjusting_into_the_data_set_is_refused(tmp_path: Path, inner: str) -> None:
+    source = write_istd(tmp_path / "istd")
+    with pytest.raises(OutputError, match="choose another output outside it"):
+        write_adjusted(open_dataset(source), source / inner)
+    assert len(open_dataset(source).split("train")) == 3
+    assert not (source / "plus").exists()
+
+
+def test_adjusting_a_split_into_its_data_set_is_refused(tmp_path: Path) -> None:
+    source = write_istd(tmp_path / "istd")
+    with pytest.raises(OutputError, match="choose another output outside it"):
+        write_adjusted(open_dataset(source / "train"), source)
+
+
+@pytest.mark.parametrize("inner", ["", "out"])
+def test_drawing_into_the_photographs_is_refused(tmp_path: Path, inner: str) -> None:
+    save(scene(0), tmp_path / "photos" / "a.png")
+    with pytest.raises(OutputError, match="choose another output outside it"):
+        write_synthetic(tmp_path / "photos", tmp_path / "photos" / inner)
+    assert [path.name for path in (tmp_path / "photos").iterdir()] == ["a.png"]
+
+
 def test_photographs_in_folders_are_drawn_on_upright(tmp_path: Path) -> None:
     exif = Image.Exif()
     exif[0x0112] = 6
     (tmp_path / "photos" / "rome").mkdir(parents=True)
     Image.fromarray(scene(0)).save(tmp_path / "photos" / "rome" / "a.jpg", exif=exif)
-    assert write_synthetic(tmp_path / "photos", tmp_path / "photos" / "out", per_photo=1).written == 1
-    with Image.open(tmp_path / "photos" / "out" / "train" / "gt" / "rome-a-1.png") as drawn:
+    assert write_synthetic(tmp_path / "photos", tmp_path / "out", per_photo=1).written == 1
+    with Image.open(tmp_path / "out" / "train" / "gt" / "rome-a-1.png") as drawn:
         drawn.load()
     assert drawn.size == (48, 64)
-    again = write_synthetic(tmp_path / "photos" / ".." / "photos", tmp_path / "photos" / "out", per_photo=1)
-    assert (again.written, again.already_there) == (0, 1)
 
 
 def test_masks_of_lists_stay_inside_the_data_set(tmp_path: Path) -> None:

@@ -87,14 +87,14 @@ def write_adjusted(
 
     Args:
         dataset: a recognised data set; masks that it lacks are derived.
-        output: folder for `{split}/{split}_C_fixed/NAME.png` (without splits, `train`); shadow pictures and masks are
-            copied beside them, so that it is a complete data set.
+        output: folder for `{split}/{split}_C_fixed/NAME.png` (without splits, `train`), outside the data set; shadow
+            pictures and masks are copied beside them, so that it is a complete data set.
         overwrite: replace pictures that are there.
         progress: called with (done, all).
 
     Raises:
         DatasetError: the data set is adjusted already.
-        OutputError: pictures that are there differ.
+        OutputError: `output` lies in the data set, or pictures that are there differ.
     """
     members = {split: dataset.split(split, allow_unpaired=True) for split in dataset.splits}
     if any("c_fixed" in triplet.clean.parent.name.lower() for split in members.values() for triplet in split[:1]):
@@ -118,6 +118,7 @@ def write_adjusted(
             if triplet.mask is not None:
                 paths.append(masks / f"{triplet.name}{triplet.mask.suffix}")
             work.append(_Output((*paths, cleans / f"{triplet.name}.png"), partial(make, triplet)))
+    _check_apart(work, dataset.folder)
     return _write_all(work, overwrite, progress)
 
 
@@ -134,7 +135,7 @@ def write_synthetic(
 
     Args:
         photos: folder of pictures without cast shadows.
-        output: folder for `train/{cond,mask,gt}/NAME-N.png`, the released code's layout.
+        output: folder for `train/{cond,mask,gt}/NAME-N.png`, the released code's layout; outside `photos`.
         per_photo: how many different shadows each photo gets.
         seed: which; a photo's shadows depend on it and on the photo's name alone.
         overwrite: replace pictures that are there.
@@ -142,14 +143,12 @@ def write_synthetic(
 
     Raises:
         DatasetError: `photos` holds no pictures, or two that would get the same names.
-        OutputError: pictures that are there differ.
+        OutputError: `output` lies in `photos`, or pictures that are there differ.
     """
     if not photos.is_dir():
         raise DatasetError(f"{photos} is not a folder", "name one that holds photographs")
     found: dict[str, Path] = {}
-    made = (output / "train").resolve()
-    inner = sorted(path for path in photos.rglob("*") if path.is_dir() and not path.resolve().is_relative_to(made))
-    for folder in (photos, *inner):
+    for folder in (photos, *sorted(path for path in photos.rglob("*") if path.is_dir())):
         if any(part.startswith(".") for part in folder.relative_to(photos).parts):
             continue
         for path in pictures_in(folder):
@@ -177,6 +176,7 @@ def write_synthetic(
         for stem, path in found.items()
         for number in range(1, per_photo + 1)
     ]
+    _check_apart(work, photos)
     return _write_all(work, overwrite, progress)
 
 
@@ -197,6 +197,14 @@ def _pair(triplet: Triplet) -> tuple[Floats, Floats]:
             "remove the pair or resize one",
         )
     return shadow, clean
+
+
+def _check_apart(work: Sequence[_Output], source: Path) -> None:
+    """Refuse to write into `source`: what is written would be taken for its own pictures the next time."""
+    whole = source.resolve()
+    for folder in {path.parent for job in work for path in job.paths}:
+        if folder.resolve().is_relative_to(whole):
+            raise OutputError(f"{folder} lies in {source}, which is read", "choose another {output} outside it")
 
 
 def _mask_folder(triplets: Sequence[Triplet], split: str, output: Path | None) -> Path:

@@ -32,6 +32,17 @@ def test_check_draws_no_sheet_among_the_data(tmp_path: Path, capsys: pytest.Capt
     assert sorted(tmp_path.rglob("*")) == before
 
 
+def test_check_replaces_no_file_unless_asked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_srd(tmp_path / "set")
+    sheet = tmp_path / "set-sheet.jpg"
+    sheet.write_bytes(b"somebody's")
+    assert main(["data", "check", str(tmp_path / "set")]) == 0
+    assert "no contact sheet: set-sheet.jpg: already exists; replace it with --overwrite" in capsys.readouterr().err
+    assert sheet.read_bytes() == b"somebody's"
+    assert main(["data", "check", str(tmp_path / "set"), "--overwrite"]) == 0
+    assert sheet.read_bytes()[:2] == b"\xff\xd8"
+
+
 def test_check_names_unfit_files_and_exits_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_srd(tmp_path)
     (tmp_path / "train" / "shadow" / "IMG_0.png").write_bytes(b"x")

@@ -82,7 +82,7 @@ def _check(folder: Path, sheet: Path | None, args: argparse.Namespace) -> int:
     if sheet is not None:
         _save_sheet(dataset, sheet, args.overwrite)
     elif not args.json:
-        _save_default_sheet(dataset, folder)
+        _save_default_sheet(dataset, folder, args.overwrite)
     return 1 if report.faults else 0
 
 
@@ -133,13 +133,16 @@ def _summary(what: str, done: Written) -> int:
     return 0
 
 
-def _save_default_sheet(dataset: Dataset, folder: Path) -> None:
+def _save_default_sheet(dataset: Dataset, folder: Path, overwrite: bool) -> None:
     from shadowmaskformer.errors import OutputError
+    from shadowmaskformer.files import check_output
 
+    sheet = Path(f"{folder.resolve().stem}-sheet.jpg")
     try:
         if Path.cwd().is_relative_to(folder.resolve()):
             raise OutputError("it would lie among the data", "name a place for it with {output}")
-        _save_sheet(dataset, Path(f"{folder.resolve().stem}-sheet.jpg"), overwrite=True)
+        check_output(sheet, overwrite=overwrite)  # before the pictures are read for it
+        _save_sheet(dataset, sheet, overwrite)
     except OutputError as error:
         print(f"no contact sheet: {error.said('command')}", file=sys.stderr)
 

@@ -684,6 +684,17 @@ def test_a_deep_tiff_where_white_is_zero_is_inverted() -> None:
     np.testing.assert_array_equal(photo.pixels[..., 0], 65535 - gray)
 
 
+@pytest.mark.parametrize("bits", [10, 12, 14])
+def test_a_tiff_of_odd_depth_is_scaled_to_16_bits(bits: int) -> None:
+    white = 2**bits - 1
+    rgb = picture().astype(np.uint16) * white // 255
+    rgb[0, 0] = white
+    expected = np.rint(rgb * (65535 / white)).astype(np.uint16)
+    np.testing.assert_array_equal(read_photo(tiff(rgb, photometric="rgb", bitspersample=bits)).pixels, expected)
+    inverted = read_photo(tiff(rgb[..., 0], photometric="miniswhite", bitspersample=bits))
+    np.testing.assert_array_equal(inverted.pixels[..., 0], 65535 - expected[..., 0])
+
+
 def test_colours_stored_times_alpha_are_divided_by_it() -> None:
     layers = np.full((*SIZE, 4), (10000, 20000, 0, 32768), np.uint16)
     photo = read_photo(tiff(layers, photometric="rgb", extrasamples=["assocalpha"]))

@@ -214,7 +214,7 @@ def decode_tiff(data: bytes, reading: Reading) -> Stored:
             raise NotAnImageError(
                 f"{name}: {page.bitspersample}-bit {dtype} TIFF", "save it with 8 or 16 bits per channel"
             )
-        if photometric in (0, 1, 2) and page.bitspersample == dtype.itemsize * 8:
+        if photometric in (0, 1, 2) and (dtype.name == "uint16" or page.bitspersample == dtype.itemsize * 8):
             tags = (("icc_profile", 34675), ("xmp", 700))
             info = {key: page.tags[tag].value for key, tag in tags if tag in page.tags}
             if 282 in page.tags and 283 in page.tags:
@@ -440,6 +440,9 @@ def _tiff_pixels(page: Any) -> NDArray[Any]:
     array: NDArray[Any] = page.asarray()
     if page.axes.startswith("S"):
         array = np.moveaxis(array, 0, -1)
+    if array.dtype.name == "uint16" and page.bitspersample < 16:
+        # 10, 12 or 14 bits, scaled up so that white stays white.
+        array = np.rint(np.linspace(0, 65535, 2**page.bitspersample)).astype(np.uint16)[array]
     array = array.reshape(page.imagelength, page.imagewidth, -1)
     colours = 3 if int(page.photometric) == 2 else 1
     kinds = [int(kind) for kind in page.extrasamples]

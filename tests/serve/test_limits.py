@@ -119,7 +119,12 @@ def test_parts_are_counted_and_known_by_name(server: Server, parts: dict[str, An
     extra = requests.post(url, files=parts, data={"url": "http://127.0.0.1/secret"})
     assert extra.status_code == 422
     assert "'url'" in message(extra)
-    assert requests.post(url, files={**parts, "third": parts["mask"]}).status_code == 400
+    third = requests.post(url, files={**parts, "third": parts["mask"]})
+    assert (third.status_code, message(third)) == (422, "'third' is no file of this form; the files are photo, mask")
+    many = [*parts.items(), *((f"f{n}", parts["mask"]) for n in range(30))]
+    assert requests.post(url, files=many).status_code == 400
+    masked = requests.post(f"{server.url}/v1/preview", files=parts)
+    assert (masked.status_code, message(masked)) == (422, "'mask' is no file of this form; the files are photo")
     assert requests.post(url, files=[("photo", parts["photo"])] * 2).status_code == 422
     assert requests.post(url, files=parts, data={"hints": " " * 3000}).status_code == 400
     assert requests.post(url, files=parts, data={f"f{n}": "1" for n in range(30)}).status_code == 400

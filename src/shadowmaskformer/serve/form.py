@@ -23,6 +23,9 @@ READING = ("frame",)
 MARKING = ("frame", "invert_mask", "exact_mask")
 """Those of them that count when a photo is only read, and when its shadow is only marked."""
 
+SPARE = 4
+"""How many parts more than it knows a form may have before it is malformed: so few are read, and refused by name."""
+
 _MULTIPART = "multipart/form-data"
 _CLICK = '[{"points": [[512, 380]]}]'
 _MEANINGS = {
@@ -83,8 +86,8 @@ async def read_form(request: Request, limits: Limits, options: Collection[str] =
     parser = _Parser(
         request.headers,
         request.stream(),
-        max_files=len(files),
-        max_fields=len(fields),
+        max_files=len(files) + SPARE,
+        max_fields=len(fields) + SPARE,
         max_part_size=limits.field_bytes,
     )
     try:

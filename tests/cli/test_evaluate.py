@@ -42,6 +42,13 @@ def test_prints_protocol_masks_and_published_rows(pairs, tmp_path, capsys):
     assert len(list((tmp_path / "out" / "rows").glob("*.csv"))) == 2
 
 
+def test_masks_that_our_own_command_wrote_are_found(pairs, tmp_path, capsys):
+    assert main(["data", "masks", str(pairs), "-o", str(tmp_path / "mm")]) == 0
+    words = ("--mask-source", str(tmp_path / "mm"), "--method", "relight", "--no-report")
+    assert main(command(pairs, tmp_path, *words, "--as-used", "--mask-error", "shrink:3%")) == 0
+    assert "folder mm" in capsys.readouterr().out
+
+
 def test_mask_source_must_be_named(pairs, tmp_path):
     with pytest.raises(SystemExit) as stop:
         main(command(pairs, tmp_path))

@@ -77,6 +77,18 @@ def test_masks_of_zeros_and_ones_score_like_the_same_masks_in_white(istd: Path, 
     assert scores("ones") == white
 
 
+def test_a_source_with_masks_of_several_splits_gives_those_of_its_own(tmp_path: Path, mask: np.ndarray) -> None:
+    for folder in ("mm/train/mask", "mm/test/mask", "mm/mask", "flat", "flat/mask"):
+        (tmp_path / folder).mkdir(parents=True, exist_ok=True)
+        Image.fromarray(mask).save(tmp_path / folder / "a.png")
+    written, flat = str(tmp_path / "mm"), str(tmp_path / "flat")
+    assert MaskSource(written, split="train").folder == tmp_path / "mm" / "train" / "mask"
+    assert MaskSource(written, split="test").folder == tmp_path / "mm" / "test" / "mask"
+    assert MaskSource(written, split="all").folder == tmp_path / "mm" / "mask"
+    assert MaskSource(written).folder == tmp_path / "mm"
+    assert MaskSource(flat, split="all").folder == tmp_path / "flat"
+
+
 @pytest.mark.parametrize("identity", [lambda f: Predictions(f).identity, lambda f: MaskSource(str(f)).identity])
 def test_a_file_replaced_by_an_older_one_makes_another_method_or_mask_source(
     tmp_path: Path, photo: np.ndarray, identity: Callable[[Path], str]

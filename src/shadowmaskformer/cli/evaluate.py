@@ -62,7 +62,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--mask-source",
         required=True,
         metavar="SOURCE",
-        help="`dataset`, `derived` (from the pair), or a folder of masks to give to the methods",
+        help="`dataset`, `derived` (from the pair), or a folder of masks to give to the methods, also one that "
+        "`data masks -o` wrote",
     )
     parser.add_argument(
         "--size",
@@ -90,6 +91,7 @@ def run(args: argparse.Namespace) -> int:
     calm_blas()  # before anything imports NumPy
     tune_allocator()
     import time
+    from dataclasses import replace
 
     from shadowmaskformer import evaluate
     from shadowmaskformer.cli import EXIT_INTERRUPTED, EXIT_OK, EXIT_SOME_FAILED
@@ -106,6 +108,7 @@ def run(args: argparse.Namespace) -> int:
     changes = [evaluate.MaskChange.parse(text) for text in args.mask_error]
     print(f"reading {args.data}", file=sys.stderr)  # the first time, comparing test with train can take a minute
     test = evaluate.EvaluationSet.open(args.data, args.split, args.limit, memory=args.output / "rows")
+    masks = replace(masks, split=test.split)
     protocols = _protocols(args, test.family)
     if changes and not any(protocol.as_used for protocol in protocols):
         raise ConfigError("mask_error needs the protocol as-used", "add {as_used=True}")
@@ -140,10 +143,7 @@ def run(args: argparse.Namespace) -> int:
             evaluation = score(masks, methods, protocols, not args.no_report)
             used = [protocol for protocol in protocols if protocol.as_used]
             masked = [method for method in methods if method.heavy]  # the others never see a mask
-            changed = {
-                str(change): score(evaluate.MaskSource(args.mask_source, change=change), masked, used, False)
-                for change in changes
-            }
+            changed = {str(change): score(replace(masks, change=change), masked, used, False) for change in changes}
         except KeyboardInterrupt:
             bar.close()
             print(f"\ninterrupted; run the same command again to continue in {args.output}", file=sys.stderr)

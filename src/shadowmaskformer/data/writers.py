@@ -80,6 +80,11 @@ def write_masks(
     return done
 
 
+def masks_below(output: Path, split: str) -> Path:
+    """Return the folder in which `write_masks` puts the masks of a split, given `output`."""
+    return output / "mask" if split == WHOLE else output / split / "mask"
+
+
 def write_adjusted(
     dataset: Dataset, output: Path, *, overwrite: bool = False, progress: Progress | None = None
 ) -> Written:
@@ -210,7 +215,7 @@ def _check_apart(work: Sequence[_Output], source: Path) -> None:
 def _mask_folder(triplets: Sequence[Triplet], split: str, output: Path | None) -> Path:
     """Return where the masks of a split go: to those it has, else where `open_dataset` looks for them."""
     if output is not None:
-        return output / "mask" if split == WHOLE else output / split / "mask"
+        return masks_below(output, split)
     for triplet in triplets:
         if triplet.mask is not None:
             return triplet.mask.parent

@@ -30,6 +30,7 @@ class EvaluationSet:
     Attributes:
         name: what tables print.
         dataset: `istd`, `istd+` or `srd`: which published tables belong beside ours.
+        split: which split of the data set they are.
         triplets: the test pictures.
         subsets: names of pictures by subset; `all`, and `unseen scenes` where train is at hand and overlaps.
         fingerprint: of the data.
@@ -37,6 +38,7 @@ class EvaluationSet:
 
     name: str
     dataset: str
+    split: str
     triplets: Sequence[data.Triplet]
     subsets: dict[str, frozenset[str]]
     fingerprint: str
@@ -69,7 +71,7 @@ class EvaluationSet:
             if 0 < len(names) < len(triplets):
                 subsets[UNSEEN] = names
         name = dataset.layout.upper() if dataset.layout in ("istd", "istd+", "srd") else folder.resolve().name
-        return cls(f"{name} {split}", dataset.layout, triplets, subsets, data.fingerprint(triplets))
+        return cls(f"{name} {split}", dataset.layout, split, triplets, subsets, data.fingerprint(triplets))
 
 
 @dataclass(frozen=True)

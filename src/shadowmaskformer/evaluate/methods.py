@@ -25,6 +25,8 @@ import shadowmaskformer
 from shadowmaskformer import data, engine, metrics
 from shadowmaskformer.arrays import Levels, from_float, to_float
 from shadowmaskformer.data import derive
+from shadowmaskformer.data.layouts import pictures_in
+from shadowmaskformer.data.writers import masks_below
 from shadowmaskformer.detect.detector import WEIGHTS as DETECTOR
 from shadowmaskformer.errors import ConfigError, EvaluationError
 from shadowmaskformer.evaluate.as_used import MaskChange
@@ -55,6 +57,7 @@ class MaskSource:
         name: "dataset", "derived" or a folder.
         regions: with a folder, "dataset" (derived where the data set has no masks) or "derived".
         change: what is done to the masks that methods are given, to see what a wrong mask costs; the regions stay.
+        split: with a folder that `data masks` wrote, which split's masks are meant.
 
     Raises:
         ConfigError: there is no such folder.
@@ -63,6 +66,7 @@ class MaskSource:
     name: str
     regions: str = "dataset"
     change: MaskChange | None = None
+    split: str | None = None
 
     def __post_init__(self) -> None:
         if self.folder is not None and not self.folder.is_dir():
@@ -71,8 +75,12 @@ class MaskSource:
 
     @property
     def folder(self) -> Path | None:
-        """The folder of masks, if the source is one."""
-        return None if self.name in MASK_SOURCES else Path(self.name)
+        """The folder of masks, if the source is one: the one that is named, or the split's in it."""
+        if self.name in MASK_SOURCES:
+            return None
+        named = Path(self.name)
+        written = named if self.split is None else masks_below(named, self.split)
+        return written if written.is_dir() and not pictures_in(named) else named
 
     @property
     def identity(self) -> str:
@@ -89,7 +97,7 @@ class MaskSource:
         if folder is None:
             return self.name + change
         regions = "from the data set" if self.regions == "dataset" else "derived"
-        return f"folder {folder.name}, regions {regions}{change}"
+        return f"folder {Path(self.name).name}, regions {regions}{change}"
 
 
 def _state(folder: Path) -> str:
@@ -396,7 +404,7 @@ def find_picture(folder: Path, triplet: data.Triplet) -> Path:
     """Return the mask in `folder` that belongs to `triplet`."""
     path = _find(index_pictures(folder), triplet)
     if path is None:
-        raise EvaluationError(f"{folder.name}: no mask for {triplet.name}", 'add it or use {mask_source="derived"}')
+        raise EvaluationError(f"{folder}: no mask for {triplet.name}", 'add it or use {mask_source="derived"}')
     return path
 
 

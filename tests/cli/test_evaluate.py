@@ -78,6 +78,22 @@ def test_missing_results_exit_3_and_with_allow_missing_1(pairs, tmp_path, capsys
     assert "partial, 1 missing" in capsys.readouterr().out
 
 
+def test_results_of_256_are_scored_under_the_standard_protocols_that_resize(istd, tmp_path, capsys):
+    results = tmp_path / "theirs"
+    results.mkdir()
+    for path in (istd / "test" / "test_C").iterdir():
+        Image.open(path).resize((256, 256)).save(results / path.name)
+    words = ("--mask-source", "dataset", "--predictions", str(results), "--size", "256", "--no-report")
+    assert main(command(istd, tmp_path, *words)) == 0
+    out, err = capsys.readouterr()
+    assert "left out with --size 256, because they do not resize: istd-full\n" in err
+    assert "istd-256" in out
+    assert main(command(istd, tmp_path, *words, "--protocol", "all")) == 0
+    assert "istd-full, full-per-image, shadowformer-python\n" in capsys.readouterr().err
+    assert main(command(istd, tmp_path, *words, "--protocol", "istd-full")) == 3
+    assert "istd-full does not resize" in capsys.readouterr().err
+
+
 def test_report_is_one_page_with_tables_beside_it(pairs, tmp_path):
     pytest.importorskip("matplotlib")
     assert main(command(pairs, tmp_path, "--mask-source", "derived")) == 0

@@ -164,12 +164,21 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _protocols(args: argparse.Namespace, family: str) -> list[evaluate.Protocol]:
-    """Return the protocols that the command line names, each once, `as-used` first if asked for."""
+    """Return the protocols that the command line names, each once, `as-used` first if asked for.
+
+    `standard` and `all` stand for several: without those that cannot score results of the size that --size names.
+    """
     from shadowmaskformer import evaluate
 
     names = ["as-used"] if args.as_used else []
     names += args.protocol or ([] if args.as_used else ["standard"])
-    return list(dict.fromkeys(protocol for name in names for protocol in evaluate.protocols(name, family)))
+    found = list(dict.fromkeys(protocol for name in names for protocol in evaluate.protocols(name, family)))
+    if not args.predictions or args.size == "original":
+        return found
+    unfit = [protocol.name for protocol in found if not protocol.resizes and protocol.name not in names]
+    if unfit:
+        print(f"left out with --size {args.size}, because they do not resize: {', '.join(unfit)}", file=sys.stderr)
+    return [protocol for protocol in found if protocol.name not in unfit]
 
 
 def _print_tables(evaluation: evaluate.Evaluation, changed: dict[str, evaluate.Evaluation]) -> None:

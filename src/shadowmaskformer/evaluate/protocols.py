@@ -84,6 +84,11 @@ class Protocol:
         return ResultKind(self.network_side, self.as_used)
 
     @property
+    def resizes(self) -> bool:
+        """Whether results of another size than the truth's can be scored."""
+        return self.side is not None or self.resize == "linear-uint8"
+
+    @property
     def error_name(self) -> str:
         """What the error really is: papers print the MAE as "RMSE"."""
         return self.error.upper()

@@ -124,6 +124,16 @@ def test_editing_an_adjusted_set_leaves_its_source_alone(tmp_path: Path) -> None
     assert {path: path.read_bytes() for path in source.rglob("*.png")} == before
 
 
+def test_making_a_set_of_links_again_unties_it_from_its_source(tmp_path: Path) -> None:
+    dataset = open_dataset(write_istd(tmp_path / "istd"))
+    write_adjusted(dataset, tmp_path / "plus")
+    copied = tmp_path / "plus" / "train" / "train_A" / "0-1.png"
+    copied.unlink()
+    copied.hardlink_to(dataset.split("train")[0].shadow)
+    write_adjusted(dataset, tmp_path / "plus", overwrite=True)
+    assert not copied.samefile(dataset.split("train")[0].shadow)
+
+
 def test_an_adjusted_set_is_made_again_as_a_whole(tmp_path: Path) -> None:
     dataset = open_dataset(write_istd(tmp_path / "istd"))
     write_adjusted(dataset, tmp_path / "plus")

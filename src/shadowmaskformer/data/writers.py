@@ -251,7 +251,9 @@ def _write_all(work: list[_Output], overwrite: bool, progress: Progress | None) 
 
 def _write(files: dict[Path, bytes], overwrite: bool) -> None:
     # A killed run may have left some of them: those are as they should be. Others are somebody's.
-    todo = {path: data for path, data in files.items() if not path.is_file() or path.read_bytes() != data}
+    todo = {
+        path: data for path, data in files.items() if overwrite or not path.is_file() or path.read_bytes() != data
+    }
     for path in todo:
         check_output(path, overwrite=overwrite)
     for path, data in todo.items():

@@ -207,7 +207,7 @@ def _pair(triplet: Triplet) -> tuple[Floats, Floats]:
 def _check_apart(work: Sequence[_Output], source: Path) -> None:
     """Refuse to write into `source`: what is written would be taken for its own pictures the next time."""
     whole = source.resolve()
-    for folder in {path.parent for job in work for path in job.paths}:
+    for folder in sorted({path.parent for job in work for path in job.paths}):
         if folder.resolve().is_relative_to(whole):
             raise OutputError(f"{folder} lies in {source}, which is read", "choose another {output} outside it")
 
@@ -251,9 +251,7 @@ def _write_all(work: list[_Output], overwrite: bool, progress: Progress | None) 
 
 def _write(files: dict[Path, bytes], overwrite: bool) -> None:
     # A killed run may have left some of them: those are as they should be. Others are somebody's.
-    todo = {
-        path: data for path, data in files.items() if overwrite or not path.is_file() or path.read_bytes() != data
-    }
+    todo = {path: data for path, data in files.items() if overwrite or not path.is_file() or path.read_bytes() != data}
     for path in todo:
         check_output(path, overwrite=overwrite)
     for path, data in todo.items():

@@ -5,6 +5,7 @@ import os
 import pickle
 import subprocess
 import sys
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -502,6 +503,48 @@ def test_metadata_of_a_pillow_image_can_be_dropped(relighter: ShadowRemover, pho
     image.info.update(exif=b"Exif\0\0MM\0*\0\0\0\x08\0\0", comment="here")
     assert relighter.remove(image, mask).info["comment"] == "here"
     assert relighter.remove(image, mask, drop_metadata=True).info == {}
+
+
+def test_shadows_that_were_found_before_are_removed_as_if_found_now(relighter: ShadowRemover):
+    photo = np.asarray(Image.open(Path(shadowmaskformer.__file__).parent / "assets/demo-photo.jpg"))
+    found = relighter.detector.detect(photo)
+    assert np.array_equal(relighter.remove(photo, found), relighter.remove(photo))
+    assert np.array_equal(relighter.remove(photo, found.choose(1)), relighter.remove(photo))
+    with pytest.raises(MaskError, match="1024x768"):
+        relighter.remove(photo[:100], found)
+    with pytest.raises(ConfigError, match="hints"):
+        relighter.remove(photo, found, hints=[Hint.click(5, 5)])
+
+
+def test_a_file_object_that_was_just_written_is_read(relighter: ShadowRemover, photo: np.ndarray, mask: np.ndarray):
+    files = [io.BytesIO(), io.BytesIO()]
+    for file, picture in zip(files, (photo, mask), strict=True):
+        Image.fromarray(picture).save(file, "PNG")
+    assert relighter.remove(files[0], files[1]) == relighter.remove(files[0], files[1])
+
+
+def test_a_palette_with_a_transparent_colour_comes_back_whole(
+    relighter: ShadowRemover, photo: np.ndarray, mask: np.ndarray
+):
+    palette = Image.fromarray(photo).quantize(16)
+    palette.info["transparency"] = 3
+    file = io.BytesIO()
+    relighter.remove(palette, mask).convert("RGB").save(file, "PNG")
+    assert Image.open(file).info.get("transparency") is None
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda: ShadowRemover(3),  # type: ignore[arg-type]
+        lambda: ShadowDetector(3),  # type: ignore[arg-type]
+        lambda: ShadowRemover(working_pixels="3"),  # type: ignore[arg-type]
+        lambda: ShadowRemover(method="relight").correct(pytest.importorskip("torch").ones(3), np.ones((4, 4))),
+    ],
+)
+def test_arguments_of_a_wrong_kind_are_our_errors(wrong: Callable[[], object]):
+    with pytest.raises(shadowmaskformer.ShadowMaskFormerError):
+        wrong()
 
 
 def test_tensors_of_other_packages_are_tensors(relighter: ShadowRemover, photo: np.ndarray, mask: np.ndarray):

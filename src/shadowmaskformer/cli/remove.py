@@ -109,7 +109,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from shadowmaskformer.cli import many
+    from shadowmaskformer.errors import ConfigError
 
+    if args.workers is not None and args.workers < 1:
+        raise ConfigError(f"--workers is {args.workers}", "give a whole number, at least 1")
     if many.is_meant(args):
         return many.run(args)
     args.photo = args.photos[0]
@@ -117,7 +120,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _remove_one(args: argparse.Namespace) -> int:
-    from shadowmaskformer import masks
     from shadowmaskformer.batch.plan import mask_beside
     from shadowmaskformer.cli import console
     from shadowmaskformer.errors import ConfigError, NoShadowError, said
@@ -165,17 +167,19 @@ def _remove_one(args: argparse.Namespace) -> int:
         remover = ShadowRemover(
             args.weights, method=args.method, runtime=args.runtime, device=args.device, threads=args.threads
         )
+        found = None
         if args.only:
             upright = read(photo, args)
             found = remover.detector.detect_in_photo(upright, hints=hints)
             if not found.shadows:
                 raise NoShadowError(f"{upright.name}: no shadow found", "if there is one, say where with {hints}")
-            chosen = masks.resize(found.only(*args.only), upright.height, upright.width)
-            mask, hints, options["exact_mask"] = chosen, (), True
+            mask, hints = found.choose(*args.only), ()
         result = remover.remove_file(photo, mask, name=target.name if target else None, hints=hints, **options)
     warnings = [said(line, "command") for line in result.warnings]
     if not args.quiet and not args.json:
-        if args.mask is None and result.removal.detection:
+        if found:
+            print(f"{len(set(args.only))} of {found}", file=sys.stderr)
+        elif args.mask is None and result.removal.detection:
             print(result.removal.detection, file=sys.stderr)
         for line in warnings:
             print(f"warning: {line}", file=sys.stderr)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -82,6 +82,11 @@ class Detection:
         for number in numbers:
             np.maximum(result, known[number].mask(), out=result)
         return result
+
+    def choose(self, *numbers: int) -> Detection:
+        """Return only some of the shadows, by their numbers, as a detection."""
+        shadows = tuple(shadow for shadow in self.shadows if shadow.number in numbers)
+        return replace(self, mask=self.only(*numbers), shadows=shadows)
 
     def __str__(self) -> str:
         if not self.shadows:

@@ -173,6 +173,10 @@ def _read_file_object(file: BinaryIO, name: str) -> bytes:
         raise ArrayError(f"the picture is a {type(file).__name__}", "give a path, bytes, a file or a Pillow image")
     try:
         data: Any = file.read()
+        if data == b"" and getattr(file, "seekable", bool)():
+            # It was written or read just before, and stands at its end.
+            file.seek(0)
+            data = file.read()
     except (OSError, ValueError) as error:
         # A closed file raises ValueError.
         raise ImageReadError(f"{name}: cannot be read ({error})", "open it again") from error

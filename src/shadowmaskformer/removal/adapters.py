@@ -71,6 +71,8 @@ def _pillow_like(info: dict[Any, Any], photo: Photo) -> Image.Image:
         if photo.alpha is not None:
             result.putalpha(Image.fromarray(photo.alpha))
     result.info.update(info)
+    # What this key says of a palette or a colour is in the alpha channel now.
+    result.info.pop("transparency", None)
     metadata = photo.metadata
     exif = EXIF_PREFIX + metadata.exif if metadata.exif else None
     for key, block in (("exif", exif), ("icc_profile", metadata.icc), ("xmp", metadata.xmp)):

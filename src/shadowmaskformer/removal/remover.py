@@ -11,6 +11,7 @@ import functools
 import logging
 import os
 from collections.abc import Callable, Sequence
+from numbers import Real
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, TypeVar, Unpack, overload
 
@@ -22,7 +23,7 @@ from shadowmaskformer.arrays import Floats, average_down, check_levels, fit_pixe
 from shadowmaskformer.detect.detection import Detection
 from shadowmaskformer.detect.detector import ShadowDetector
 from shadowmaskformer.detect.hints import Hint
-from shadowmaskformer.errors import ArrayError, ConfigError, NoShadowError, Notice
+from shadowmaskformer.errors import ArrayError, ConfigError, MaskError, NoShadowError, Notice
 from shadowmaskformer.files import check_output, write_atomically
 from shadowmaskformer.light.correction import Correction
 from shadowmaskformer.light.fullsize import Restoration
@@ -96,8 +97,8 @@ class ShadowRemover:
                 enlarged; None chooses by the network.
         """
         check_arguments(weights, method=method, runtime=runtime, device=device, threads=threads)
-        if working_pixels is not None and working_pixels < 1:
-            raise ConfigError(f"working_pixels is {working_pixels}", "give at least 1")
+        if working_pixels is not None and (not isinstance(working_pixels, Real) or working_pixels < 1):
+            raise ConfigError(f"working_pixels is {working_pixels!r}", "give at least 1")
         self._arguments: dict[str, Any] = {
             "weights": weights, "method": method, "runtime": runtime, "device": device, "threads": threads,
             "working_pixels": working_pixels,
@@ -106,9 +107,9 @@ class ShadowRemover:
         self.session: Session | None = None
         if method == "network":
             self.session = (
-                load_session(runtime, DEFAULT if weights is None else weights, device=device, threads=threads)
-                if weights is None or isinstance(weights, str | Path)
-                else weights
+                weights
+                if isinstance(weights, Session)
+                else load_session(runtime, DEFAULT if weights is None else weights, device=device, threads=threads)
             )
             task.check_network(self.session.config)
         looks_at_all = self.session is not None and not self.session.config.view_pixels
@@ -139,7 +140,7 @@ class ShadowRemover:
         Returns:
             `correct(photo, mask).apply(photo)` is the restored picture, not clamped and not composited.
         """
-        if not all(hasattr(each, "ndim") for each in (photo, mask)):
+        if not all(hasattr(each, "__array_interface__") for each in (photo, mask)):
             raise ArrayError(f"photo is a {type(photo).__name__}, mask a {type(mask).__name__}", "give float arrays")
         if photo.ndim != 3 or photo.shape != (*mask.shape, 3):
             raise ArrayError(f"photo is {photo.shape}, mask is {mask.shape}; give (H, W, 3) and (H, W) of one size")
@@ -213,7 +214,8 @@ class ShadowRemover:
                 tensor. Colours are RGB: OpenCV's BGR must be reversed first. Arrays are (H, W, 3), (H, W) or
                 (H, W, 4), uint8, uint16 or float in [0, 1]; tensors (3, H, W) or a batch (B, 3, H, W).
             mask: the shadow, as any of these kinds; white = shadow, soft masks blend. Where it is too small, it is
-                widened to the shadow's edge, unless `exact_mask`. None finds the shadows.
+                widened to the shadow's edge, unless `exact_mask`. A `Detection` takes the shadows that were found
+                before, and None finds them.
             hints: clicks, strokes and boxes that say what is shadow and what is not; see `Hint`.
             output: file or folder for the result; for paths, bytes and file objects.
             overwrite: replace the output if it exists.
@@ -264,7 +266,7 @@ class ShadowRemover:
             photo = read_photo(image, max_pixels=chosen["max_pixels"], drop_metadata=dropped)
             return adapters.restore_pillow(image, photo, restore, drop_metadata=dropped)
         if hasattr(image, "__array_interface__"):
-            return adapters.restore_array(image, restore)
+            return adapters.restore_array(np.asarray(image), restore)
         raise ArrayError(f"image is a {type(image).__name__}", "give a path, bytes, Pillow image, array or tensor")
 
     def _remove_from_file(
@@ -370,7 +372,11 @@ class ShadowRemover:
         """
         marked, detection = None, None
         notes: list[str] = []
-        if mask is not None:
+        exact = chosen["exact_mask"]
+        if isinstance(mask, Detection):
+            detection = _of_photo(mask, photo, hints, invert=chosen["invert_mask"])
+            marked = detection.mask
+        elif mask is not None:
             marked, notes = masks.prepare(
                 mask,
                 photo.height,
@@ -380,8 +386,7 @@ class ShadowRemover:
             )
         elif chosen["invert_mask"]:
             raise ConfigError("there is no mask to invert", "give a mask or leave {invert_mask} out")
-        exact = chosen["exact_mask"]
-        if marked is None or hints or (marked.any() and not exact):
+        if marked is None or hints or (detection is None and marked.any() and not exact):
             detection = self.detector.detect_in_photo(photo, hints=hints, mask=marked, exact=exact, reduce=reduce)
             if marked is None and not detection.shadows:
                 raise NoShadowError(f"{photo.name}: no shadow found", "paint a {mask}, or say where it is with {hints}")
@@ -420,6 +425,18 @@ class ShadowRemover:
         pixels = found.restoration.apply(photo.pixels, weight, mask, threads=threads, progress=restoring)
         progress(_RESTORED)
         return Removal(**vars(found), after=photo.with_pixels(pixels))
+
+
+def _of_photo(detection: Detection, photo: Photo, hints: Sequence[Hint], *, invert: bool) -> Detection:
+    """Return the detection, or raise an error if it cannot be what the photo's shadows are taken from."""
+    if detection.size != (photo.height, photo.width):
+        there, here = (f"{width}x{height}" for height, width in (detection.size, (photo.height, photo.width)))
+        raise MaskError(f"the detection is of a photo of {there}, this one has {here}", "find the shadows of this one")
+    if hints or invert:
+        raise ConfigError(
+            "shadows that were found cannot be changed by {hints} or {invert_mask}", "give {hints} before"
+        )
+    return detection
 
 
 def _hinted(mask: Floats, small: Floats) -> Floats:

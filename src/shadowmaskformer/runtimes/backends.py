@@ -213,6 +213,8 @@ def load_session(
     """
     check_threads(threads)
     check_device(device)
+    if not isinstance(weights, str | Path):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ConfigError(f"weights is a {type(weights).__name__}", 'give {weights} as a path or a name: "default"')
     exported = exported_for(weights)
     row = backend(name) if name else exported if exported and exported.runs_exports else choose(device)
     if reason := row.why_not():

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from shadowmaskformer.arrays import Floats
     from shadowmaskformer.network.config import NetworkConfig
 
 
+@runtime_checkable
 class Session(Protocol):
     """Weights, ready to run; safe to call from several threads."""
 

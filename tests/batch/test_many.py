@@ -352,6 +352,31 @@ def test_a_photo_that_cannot_be_measured_does_not_stop_the_others(folder: Path, 
     assert statuses(remove(folder)) == ALL_DONE
 
 
+def test_equal_settings_may_be_written_differently(folder: Path):
+    assert statuses(remove(folder, strength=1.0, feather_px=2.0, format="png")) == ALL_DONE
+    assert statuses(remove(folder, strength=1, feather_px=2, format="PNG")) == ALL_SKIPPED
+
+
+def test_no_folder_is_made_for_a_photo_that_is_not_there(folder: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(folder)
+    photos = ["typo/a.png", "in/a.png"]
+    outcomes = list(remove_many(photos, masks="in/a-mask.png", method="relight", workers=1))
+    assert [each.status for each in outcomes] == ["failed", "done"]
+    assert not Path("typo").exists()
+    assert Path("in", MANIFEST).exists()
+
+
+def test_a_batch_that_does_nothing_leaves_nothing(folder: Path):
+    with pytest.raises(WeightsError):
+        list(remove_many(folder / "in", folder / "new", runtime="onnx", workers=1))
+    assert not (folder / "new").exists()
+
+
+def test_an_address_is_for_ray(folder: Path):
+    with pytest.raises(ConfigError, match="address"):
+        remove_many(folder / "in", folder / "new", address="auto")
+
+
 def test_results_are_made_again_for_comparisons_that_are_lacking_and_not_without_them(folder: Path):
     assert remove(folder)["a.png"].comparison is None
     again = remove(folder, compare=True)

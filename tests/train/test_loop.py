@@ -469,6 +469,7 @@ def test_training_starts_from_given_weights(data: Path, whole_run: Path, tmp_pat
     assert all(np.allclose(before[key], after[key], atol=1e-6) for key in before)
     with pytest.raises(ConfigError, match="another network"):
         train.run(dataclasses.replace(still, depths=(1, 1, 1, 1, 1)), data, tmp_path / "b", init=whole_run / "best")
+    assert not (tmp_path / "b").exists()
 
 
 def test_sigterm_saves_and_stops(data: Path, tmp_path: Path) -> None:

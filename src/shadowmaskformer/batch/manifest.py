@@ -90,7 +90,8 @@ class Manifest:
         Raises:
             OutputError: it cannot be written, or is a file of another kind.
         """
-        self._name = shown(path)
+        self._path, self._name = path, shown(path)
+        self._made_folder = not path.parent.exists()
         make_folder(path.parent)
         try:
             text = path.read_bytes() if path.exists() else b""
@@ -125,8 +126,14 @@ class Manifest:
             raise as_output_error(error, self._name) from error
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the file; one without any line is taken away again."""
+        empty = not os.fstat(self._file).st_size
         os.close(self._file)
+        if empty:
+            with suppress(OSError):
+                self._path.unlink()
+                if self._made_folder:
+                    self._path.parent.rmdir()  # unless results are in it
 
     def _write(self, line: bytes) -> None:
         if os.write(self._file, line) < len(line):

@@ -121,7 +121,7 @@ def remove_many(
     marks = None if masks is None else _path(masks, "masks")
     if weights is not None:
         weights = _path(weights, "weights")
-    _check(inputs, target, marks, engine, workers, options)
+    _check(inputs, target, marks, engine, address, workers, options)
     if device is None and (runtime or _first_runtime()) == "torch" and backend("torch").why_not() is None:
         from shadowmaskformer.runtimes.torch import best_device
 
@@ -166,10 +166,18 @@ def _path(value: object, name: str) -> str:
 
 
 def _check(
-    inputs: Sequence[str], output: str | None, masks: str | None, engine: str, workers: int | None, options: Options
+    inputs: Sequence[str],
+    output: str | None,
+    masks: str | None,
+    engine: str,
+    address: str | None,
+    workers: int | None,
+    options: Options,
 ) -> None:
     if engine not in ENGINES:
         raise ConfigError(f"there is no engine {engine!r}", f"choose one of {', '.join(ENGINES)}")
+    if address is not None and engine != "ray":
+        raise ConfigError(f"address {address!r} is of a Ray cluster", 'use {engine="ray"} or leave {address} out')
     if not inputs:
         raise ConfigError("no photos were given", "name photos or folders")
     if workers is not None and (type(workers) is not int or workers < 1):
@@ -192,7 +200,9 @@ def _remedy(recursive: bool) -> str:
 
 
 def _manifest_path(inputs: Sequence[str], output: str | None) -> Path:
-    first = output or (inputs[0] if place_of(inputs[0]).is_folder(inputs[0]) else split(inputs[0])[0])
+    folders = [each if place_of(each).is_folder(each) else split(each)[0] for each in inputs]
+    # No folder is made for a photo that is not there.
+    first = output or next((each for each in folders if is_url(each) or Path(each).is_dir()), "")
     # A manifest grows line by line, which most remote places cannot do: it stays on this computer.
     return Path(MANIFEST) if is_url(first) else Path(first) / MANIFEST
 

@@ -16,10 +16,17 @@ from shadowmaskformer.batch.places import is_url, place_of, split
 from shadowmaskformer.batch.plan import Item
 from shadowmaskformer.batch.worker import Worker
 from shadowmaskformer.detect.detector import WEIGHTS as DETECTOR
-from shadowmaskformer.errors import MaskError, NoShadowError, OutputError, ShadowMaskFormerError, WorkerDiedError
+from shadowmaskformer.errors import (
+    ImageReadError,
+    MaskError,
+    NoShadowError,
+    OutputError,
+    ShadowMaskFormerError,
+    WorkerDiedError,
+)
 from shadowmaskformer.files import shown
 from shadowmaskformer.network import weights
-from shadowmaskformer.photo import read_plain
+from shadowmaskformer.photo import choose_format, read_plain
 from shadowmaskformer.removal.job import compare
 from shadowmaskformer.removal.options import Options, complete
 from shadowmaskformer.removal.remover import ShadowRemover
@@ -50,7 +57,14 @@ class Settings:
 
     def fingerprint(self) -> str:
         """Return a digest of all that decides what a result looks like; a comparison beside it changes nothing."""
-        options = {name: value for name, value in complete(self.options).items() if name != "max_pixels"}
+        options: dict[str, Any] = {
+            name: value for name, value in complete(self.options).items() if name != "max_pixels"
+        }
+        # The same settings, however they are written.
+        options |= {
+            name: None if options[name] is None else float(options[name]) for name in ("strength", "feather_px")
+        }
+        options["format"] = options["format"] and choose_format("PNG", wanted=options["format"])[0].name
         parts = [self.remover.get("method"), _version_of(self.remover), options]
         return _digest(json.dumps(parts, sort_keys=True, default=str))
 
@@ -177,6 +191,8 @@ def _remove(
 ) -> tuple[tuple[str, ...], dict[str, Any]]:
     if item.mask is None and settings.require_mask:
         raise MaskError(f"{shown(item.photo)}: has no mask", "add one or leave out {require_mask}")
+    if place_of(item.photo).state(item.photo) is None:  # before a folder is made for its result
+        raise ImageReadError(f"{shown(item.photo)}: no such file", "check its name and folder")
     place = place_of(item.output)
     place.prepare(item.output, [path for path in (item.photo, item.mask) if path], overwrite=overwrite)
     if settings.comparison:

@@ -227,7 +227,8 @@ def main() -> None:
 
 def _leave(*_: object) -> None:
     """Leave whatever is being done."""
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    # Not SIG_IGN: of a second signal that has arrived already, Python would then print a traceback.
+    signal.signal(signal.SIGTERM, lambda *_: None)
     raise SystemExit
 
 

@@ -115,16 +115,23 @@ def _groups(model: nn.Module, rates: Mapping[str, float]) -> list[dict[str, Any]
     return [{"params": parameters, "share": share} for share, parameters in groups.items()]
 
 
+def initial_weights(config: TrainConfig, init: str | Path) -> weights.Arrays:
+    """Return the arrays of the weights `init`; raise ConfigError if they are of another network than the recipe's."""
+    given, arrays = weights.load(init)
+    ours = config.model_config()
+    given = dataclasses.replace(given, view_pixels=ours.view_pixels)
+    if changes := differences(config_to_dict(ours), config_to_dict(given)):
+        text = ", ".join(f"{key} is {ours!r}, theirs {theirs!r}" for key, (ours, theirs) in changes.items())
+        raise ConfigError(f"the initial weights are of another network ({text})", "change the recipe to fit them")
+    return arrays
+
+
 def _first_model(config: TrainConfig, init: str | Path | None) -> Network:
     torch.manual_seed(config.seed)
     model_config = config.model_config()
     model = kind_of(model_config).network()(model_config)
     if init is not None:
-        given, arrays = weights.load(init)
-        given = dataclasses.replace(given, view_pixels=model.config.view_pixels)
-        if changes := differences(config_to_dict(model.config), config_to_dict(given)):
-            text = ", ".join(f"{key} is {ours!r}, theirs {theirs!r}" for key, (ours, theirs) in changes.items())
-            raise ConfigError(f"the initial weights are of another network ({text})", "change the recipe to fit them")
+        arrays = initial_weights(config, init)
         model.load_state_dict({key: torch.from_numpy(array) for key, array in arrays.items()})
     elif config.zero_head:
         for parameter in model.head.parameters():

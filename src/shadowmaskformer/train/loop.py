@@ -19,7 +19,7 @@ from shadowmaskformer.train.batches import Batch, BatchSource, Request
 from shadowmaskformer.train.checkpoint import has_checkpoint, load_checkpoint, save_checkpoint
 from shadowmaskformer.train.config import TrainConfig
 from shadowmaskformer.train.journal import Journal, draw_curves, read_description, write_description
-from shadowmaskformer.train.learner import Learner, save_bad_batch
+from shadowmaskformer.train.learner import Learner, initial_weights, save_bad_batch
 from shadowmaskformer.train.processes import Processes, join_processes
 from shadowmaskformer.train.schedule import Schedule, learning_rate_at, stage_at
 from shadowmaskformer.train.startup import (
@@ -117,7 +117,10 @@ def run(
     named = {Path(folder).resolve().name: pairs for folder, pairs in further.items()}
     if len(named) < len(also):
         raise ConfigError("two of the data sets to validate on have one name", "rename one of them")
-    before = read_description(out) if resume else None  # says so if there is none, before a folder is made
+    # What is wrong with these is said before a folder is made.
+    before = read_description(out) if resume else None
+    if init is not None:
+        initial_weights(config, init)
     with join_processes() as processes, hold_folder(out, processes):
         init, description = prepare_folder(
             out,

@@ -58,6 +58,7 @@ def test_shadows_are_listed_and_chosen(demo: Path, tmp_path: Path, capsys: pytes
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split()[0] == "1"
     assert not demo.with_name("beach-mask.png").exists()
+    assert main(["mask", str(demo), "--list", "--overlay"]) == 2
     assert main(["mask", str(demo), "--json", "--only", "1", "-o", str(tmp_path / "one.png")]) == 0
     said = json.loads(capsys.readouterr().out)
     assert len(said["shadows"]) == len(lines)

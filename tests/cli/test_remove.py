@@ -13,8 +13,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
+import shadowmaskformer
 from pictures import opened
 from shadowmaskformer.cli import main
+
+ASSETS = Path(shadowmaskformer.__file__).parent / "assets"
 
 
 @pytest.fixture
@@ -179,8 +182,9 @@ def test_lost_log_does_not_matter(files: Path, where: str):
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no full device on this system")
-def test_lost_report_is_an_error(files: Path):
-    command = f"{sys.executable} -m shadowmaskformer info > /dev/full"
+@pytest.mark.parametrize("report", ["info", "mask demo-photo.jpg --list"])
+def test_lost_report_is_an_error(files: Path, report: str):
+    command = f"cd {ASSETS}; {sys.executable} -m shadowmaskformer {report} > /dev/full"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
     assert done.returncode == 3
     assert done.stderr.count("\n") == 1
@@ -324,6 +328,14 @@ def test_wrong_usage_exits_2(files: Path, arguments: tuple[str, ...]):
         code = exit.code
     assert code == 2
     assert not (files / "photo-no-shadow.png").exists()
+
+
+@pytest.mark.parametrize("wrong", [["--workers", "0"], ["--address", "auto"]])
+def test_options_of_a_batch_are_checked_for_one_photo(
+    files: Path, wrong: list[str], capsys: pytest.CaptureFixture[str]
+):
+    assert main(["remove", str(files / "photo.png"), *wrong]) == 2
+    assert wrong[0].removeprefix("--") in capsys.readouterr().err
 
 
 def test_names_with_spaces_newlines_and_dashes_work(

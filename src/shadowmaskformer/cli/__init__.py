@@ -84,7 +84,8 @@ def main(argv: list[str] | None = None) -> int:
             return console.failed(error, debug=False, as_json=True)
         _silence_decoders()
         code = _run(args)
-        product = args.command == "info" or getattr(args, "json", False)
+        # Other commands write files, and what they print about these may be lost.
+        product = args.command in ("info", "data", "evaluate") or any(vars(args).get(name) for name in ("json", "list"))
         if code == EXIT_OK and product and isinstance(sys.stdout, console.Log) and (why := sys.stdout.lost()):
             return console.failed(errors.OutputError(f"standard output: {why}", "the report was lost"), debug=False)
         return code

@@ -183,6 +183,8 @@ def run(args: argparse.Namespace) -> int:
     to_stdout = not args.list and (args.output == "-" or (from_stdin and args.output is None))
     if from_stdin and args.mask == "-":
         raise ConfigError("photo and mask cannot both come from standard input", "save one of them")
+    if args.list and (args.output or args.overlay):
+        raise ConfigError("--list writes no picture", "leave it out, or leave out -o and --overlay")
     if to_stdout and (args.json or args.overlay):
         raise ConfigError("--json and --overlay need a file for the mask", "give -o FILE")
     inputs = [Path(local_path(name)) for name in (args.photo, args.mask, args.scribbles) if name not in (None, "-")]

@@ -83,7 +83,7 @@ def run(args: argparse.Namespace) -> int:
     if args.limit is not None and args.limit < 1:
         raise ConfigError(f"limit is {args.limit}", "give at least {limit=1}")
     figures.require()
-    masks = evaluate.MaskSource(args.mask_source)
+    masks = evaluate.MaskSource(args.mask_source, split="test")
     scenes: list[str] = []
     if args.hold_out:
         try:

@@ -62,6 +62,15 @@ def test_scribbles_in_other_colours_are_refused():
         read_scribbles(np.full((8, 12, 3), 200, np.uint8))
 
 
+def test_scribbles_on_a_copy_of_the_photo_are_told_from_it():
+    photo = np.full((40, 60, 3), 120, np.uint8)
+    photo[5:15, 5:15] = (30, 180, 40)  # a bush
+    copy = photo.copy()
+    copy[30, 20:50] = (0, 255, 0)
+    (row,) = {round(hint.points[0][1]) for hint in read_scribbles(copy, photo)}
+    assert row in (30, 31)
+
+
 @pytest.mark.parametrize(
     "points", [(), ((float("nan"), 1),), ((1, float("inf")),), (420, 310), (("x", 1),), ((1, 2, 3),)]
 )

@@ -156,7 +156,7 @@ def _scribbles(path: str, photo: Photo | str | bytes, args: argparse.Namespace) 
         raise MaskError(f"{shown(path)}: {sizes} (width x height)", "save the scribbles at the photo's size")
     layers = drawn.pixels if drawn.alpha is None else np.dstack((drawn.pixels, drawn.alpha))
     across, down = under.width / drawn.width, under.height / drawn.height
-    return [hint.scaled(across, down) for hint in read_scribbles(layers)]
+    return [hint.scaled(across, down) for hint in read_scribbles(layers, under.pixels)]
 
 
 def _numbers(text: str, count: int, option: str) -> list[float]:

@@ -15,6 +15,8 @@ from shadowmaskformer.errors import ConfigError
 
 RADIUS = 0.025
 """Half the width of a click or stroke as the network sees it, as a share of the picture's side."""
+COPIED = 0.12
+"""Scribbles that differ less from the photo, of levels [0, 1], are the photo itself, saved as JPEG perhaps."""
 
 Point = tuple[float, float]
 
@@ -95,11 +97,13 @@ def _draw_line(plane: Floats, start: Point, end: Point, radius: float) -> None:
     np.maximum(part, np.clip(radius + 0.5 - distance, 0, 1), out=part, casting="same_kind")
 
 
-def read_scribbles(picture: NDArray[Any]) -> tuple[Hint, ...]:
+def read_scribbles(picture: NDArray[Any], photo: NDArray[Any] | None = None) -> tuple[Hint, ...]:
     """Return the hints that a picture of scribbles holds: green says shadow, red says that there is none.
 
     Args:
-        picture: RGB or RGBA levels, (H, W, 3) or (H, W, 4), of the photo's size; the rest black, gray or transparent.
+        picture: RGB or RGBA levels, (H, W, 3) or (H, W, 4), of the photo's size; the rest black, gray, transparent, or
+            a copy of the photo.
+        photo: RGB levels of the photo; what scribbles on a copy of it have in common with it is no scribble.
 
     Raises:
         ConfigError: nothing in it is green or red.
@@ -107,9 +111,12 @@ def read_scribbles(picture: NDArray[Any]) -> tuple[Hint, ...]:
     levels = to_float(picture)
     strength = levels[..., 3] if picture.shape[2] == 4 else np.float32(1)
     red, green, blue = (levels[..., channel] * strength for channel in range(3))
+    drawn = np.bool_(True)
+    if photo is not None and photo.shape[:2] == picture.shape[:2]:
+        drawn = np.abs(levels[..., :3] - to_float(photo)).max(axis=2) > COPIED
     hints: list[Hint] = []
     for shadow, mine, other in ((True, green, red), (False, red, green)):
-        painted = mine > np.maximum(other, blue) + 0.3
+        painted = (mine > np.maximum(other, blue) + 0.3) & drawn
         # A click in each cell that is painted: the network sees the line again.
         step = max(1, round(RADIUS * math.sqrt(painted.size)))
         for row in range(0, painted.shape[0], step):

@@ -36,7 +36,7 @@ Generator = np.random.Generator
 Part = dict[str, Any]
 
 HEIGHT, WIDTH = 192, 256
-SAMPLES = 64  # paths a pixel: what noise is left looks like a camera's
+SAMPLES = 40  # paths a pixel: what noise is left looks like a camera's
 PREVIEW = 4  # a picture that many times smaller tells whether a scene is any good
 OBJECT_SHARE = 0.35  # of the pairs in which things keep their own shadows
 UNEVEN = 0.3  # how far, in its logarithm, light may differ where it is no shadow

@@ -61,6 +61,17 @@ def with_mask(page: Page, photo: bytes | None = None) -> None:
     page.wait_for_function("() => !document.querySelector('#remove').disabled")
 
 
+def disks(*places: tuple[int, int, int]) -> np.ndarray:
+    """A mask of the small photo with a disk for each (x, y, radius)."""
+    y, x = np.mgrid[:240, :320]
+    return np.where(np.any([(x - a) ** 2 + (y - b) ** 2 < r**2 for a, b, r in places], axis=0), 255, 0).astype(np.uint8)
+
+
+def finds(page: Page, mask: np.ndarray) -> None:
+    """From now on, this is what the page finds."""
+    page.route("**/v1/mask", lambda route: route.fulfill(body=encoded(mask), content_type="image/png"))
+
+
 def jobs(server: Server, monkeypatch: Any, task: str = "remove") -> list[tuple[Any, ...]]:
     """What the page sends from now on for a full-size result, or another task: photo, mask, hints and options."""
     queue, sent = server.app.state.queue, []
@@ -547,3 +558,14 @@ def test_axe_finds_nothing_serious(browser: Browser, server: Server, scheme: str
         assert findings(page) == []
         page.keyboard.press("?")
         assert findings(page) == []
+
+
+def test_a_shadow_with_a_wide_soft_border_is_selected_and_deselected(page: Page):
+    core, border = disks((100, 120, 12), (220, 120, 20)), disks((100, 120, 24), (220, 120, 40))
+    finds(page, np.where(core, 255, np.where(border, 60, 0)).astype(np.uint8))
+    drop(page, lawn_png=encoded(small_photo()))
+    idle(page, "edit")
+    chip = page.locator("#found button").nth(1)
+    for pressed in ("true", "false"):
+        page.mouse.click(*at(page, 100 / 320, 0.5))
+        assert chip.get_attribute("aria-pressed") == pressed

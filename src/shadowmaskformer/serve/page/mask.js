@@ -78,11 +78,13 @@ export function toggle(mask, found, labels, number, on) {
   return { ...mask, data };
 }
 
-/** Whether most of each numbered region is marked. */
-export function taken(mask, { labels, list }) {
+/** Whether most of each numbered region of `found` is marked. Soft borders do not count: they may outweigh what they surround. */
+export function taken(mask, found, { labels, list }) {
   const all = new Uint32Array(list.length + 1), marked = new Uint32Array(list.length + 1);
   for (let i = 0; i < labels.length; i++) {
-    if (labels[i]) { all[labels[i]]++; if (mask.data[i] >= HALF) marked[labels[i]]++; }
+    if (!labels[i] || found.data[i] < HALF) continue;
+    all[labels[i]]++;
+    if (mask.data[i] >= HALF) marked[labels[i]]++;
   }
   return Array.from(all, (count, number) => marked[number] > count / 2);
 }

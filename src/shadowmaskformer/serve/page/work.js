@@ -79,8 +79,8 @@ export class Work {
 
   // Asked again and again, so remembered for each scene.
   get facts() {
-    const { scene } = this, { mask, regions } = scene;
-    if (!known.has(scene)) known.set(scene, { empty: masks.isEmpty(mask), taken: regions && masks.taken(mask, regions) });
+    const { scene } = this, { mask, found, regions } = scene;
+    if (!known.has(scene)) known.set(scene, { empty: masks.isEmpty(mask), taken: regions && masks.taken(mask, found, regions) });
     return known.get(scene);
   }
   taken(number) { return this.facts.taken[number]; }

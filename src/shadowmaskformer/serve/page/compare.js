@@ -3,6 +3,8 @@
 const $ = (id) => document.getElementById(id);
 const calm = matchMedia("(prefers-reduced-motion: reduce)");
 const SWEEP_MS = 900;
+const ZOOM = { width: 96, height: 46 }; // what the zoom button takes of the stage's corner
+const NARROW = 150; // both labels side by side
 
 export class Compare {
   /** `values` are the view's; `draw()` shows them, `place(event)` says where on the photo a pointer is. */
@@ -73,7 +75,10 @@ export class Compare {
     const x = Math.min(room.width, Math.max(0, frame.x + this.split * frame.width));
     const top = Math.max(0, frame.y), bottom = Math.min(room.height, frame.y + frame.height);
     Object.assign($("handle").style, { translate: `${x}px ${top}px`, height: `${bottom - top}px` });
-    $("before").style.translate = `${Math.max(12, frame.x + 12)}px ${bottom - 38}px`;
-    $("after").style.translate = `calc(${Math.min(room.width - 12, frame.x + frame.width - 12)}px - 100%) ${bottom - 38}px`;
+    // The labels keep clear of the zoom in the corner, and of each other on a narrow photo.
+    const left = Math.max(12, frame.x + 12), right = Math.min(room.width - 12, frame.x + frame.width - 12);
+    const under = right > room.width - ZOOM.width ? Math.min(bottom, room.height - ZOOM.height) : bottom;
+    $("before").style.translate = `${left}px ${bottom - 38}px`;
+    $("after").style.translate = `calc(${right}px - 100%) ${(right - left < NARROW ? Math.min(under, bottom - 32) : under) - 38}px`;
   }
 }

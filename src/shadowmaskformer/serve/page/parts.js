@@ -5,7 +5,10 @@ export class Menu {
   constructor(button, list) {
     Object.assign(this, { button, list });
     button.onclick = () => this.toggle(list.hidden);
-    list.addEventListener("click", () => this.toggle(false));
+    button.onkeydown = (event) => { if (!list.hidden && event.key === "Escape") this.key(event); };
+    list.addEventListener("click", () => { this.toggle(false); button.focus({ preventScroll: true }); });
+    // Tab leaves it; a click in it may leave the focus nowhere, and must still arrive.
+    list.addEventListener("focusout", ({ relatedTarget: to }) => { if (to && to !== button && !list.contains(to)) this.toggle(false); });
     list.addEventListener("keydown", (event) => this.key(event));
     addEventListener("pointerdown", (event) => {
       if (!list.hidden && !list.contains(event.target) && !button.contains(event.target)) this.toggle(false);

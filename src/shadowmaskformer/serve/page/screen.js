@@ -7,7 +7,7 @@ import { Stage } from "./stage.js";
 import { View } from "./view.js";
 
 const $ = (id) => document.getElementById(id);
-const SAID_MS = 4000;
+const SAID_MS = 4000, COMPLAINED_MS = 15_000;
 const WORDS = { finding: "Looking for shadows…", removing: "Removing the shadow…", following: "Making the full size…" };
 
 export class Screen {
@@ -52,7 +52,8 @@ export class Screen {
       document.body.dataset.state = "empty";
       return;
     }
-    const { busy, done, scene } = work;
+    const { busy, done, scene } = work, focused = document.activeElement;
+    const leaves = done && focused.id === "remove" && focused.matches(":focus-visible");
     document.body.dataset.state = done ? "done" : busy ?? "edit";
     document.body.dataset.mode = done ? "compare" : state.tool;
     $("name").textContent = work.name;
@@ -64,6 +65,7 @@ export class Screen {
     if (work.note || words !== this.words) this.say(work.note || words);
     [this.words, work.note] = [words, ""];
     this.pictures(work);
+    if (leaves) $("handle").focus(); // its button is gone, and the keyboard's place would be too
     this.draw();
   }
 
@@ -131,9 +133,13 @@ export class Screen {
     if (!this.current()?.busy) this.quiet = setTimeout(() => { $("status").textContent = ""; }, SAID_MS);
   }
 
+  /** Say what went wrong, for a while; what is still shown stays. */
   complain(text) {
-    $("toast").firstElementChild.textContent = text;
+    const said = $("toast").firstElementChild, lines = $("toast").hidden ? [] : said.innerText.split("\n");
+    said.innerText = [...lines.filter((line) => line && line !== text), text].slice(-3).join("\n");
     $("toast").hidden = false;
+    clearTimeout(this.complaint);
+    this.complaint = setTimeout(() => { $("toast").hidden = true; }, COMPLAINED_MS);
     if (document.body.dataset.state === "reading") document.body.dataset.state = "empty";
   }
 }

@@ -97,13 +97,15 @@ export class Stage {
       this.on.stroke(this.place(event), event.altKey || event.button === 2 || event.buttons === 32);
     } else if (mode === "compare" && this.zoom === 1) this.doing = "slide";
     else this.doing = "press";
-    if (this.doing === "slide") this.on.slide(this.place(event)[0]);
+    // A first finger may be half of a pinch.
+    if (this.doing === "slide" && event.pointerType !== "touch") this.on.slide(this.place(event)[0]);
   }
 
   moved(event) {
     if (!this.ratio) return;
     if (!this.pointers.has(event.pointerId)) {
-      if (event.pointerType !== "touch") this.on.hover(this.place(event), event);
+      // Over a button on the stage, that button says what is lit up.
+      if (event.pointerType !== "touch" && !event.target.closest("button")) this.on.hover(this.place(event), event);
       return;
     }
     const before = this.pointers.get(event.pointerId);
@@ -112,7 +114,7 @@ export class Stage {
     const far = Math.hypot(event.clientX - this.start.clientX, event.clientY - this.start.clientY);
     if (this.doing === "press" && far > CLICK_PX) this.doing = "pan";
     if (this.doing === "pan") this.pan(event.clientX - before.clientX, event.clientY - before.clientY);
-    if (this.doing === "slide") this.on.slide(this.place(event)[0]);
+    if (this.doing === "slide" && (far > CLICK_PX || event.pointerType !== "touch")) this.on.slide(this.place(event)[0]);
     if (this.doing === "stroke") {
       for (const each of event.getCoalescedEvents?.() ?? [event]) this.on.move(this.place(each));
       this.on.hover(this.place(event), event);
@@ -131,6 +133,7 @@ export class Stage {
   up(event, lost = false) {
     if (!this.pointers.delete(event.pointerId)) return;
     if (this.doing === "stroke") lost ? this.on.drop() : this.on.end();
+    else if (this.doing === "slide" && !lost) this.on.slide(this.place(event)[0]);
     else if (this.doing === "press" && !lost) this.on.point(this.place(event), event.altKey || event.button === 2);
     if (this.pointers.size === 0) this.doing = null;
     else if (this.doing === "pinch") this.doing = "rest"; // the finger that stays must not paint

@@ -22,22 +22,28 @@ vec3 smoothed() { // masks may be jagged; their outline should not be
   return sum / 10.0;
 }
 
-float outline(float level, float width) { // 1 on the line where the level passes a half
-  return 1.0 - smoothstep(width - 0.8, width + 0.8, abs(level - 0.5) / max(fwidth(level), 1e-4));
+float outline(float level, float width) { // 1 on the line where the level passes a half; where it rests there is none
+  vec2 texel = fwidth(place) * vec2(textureSize(marks, 0));
+  return 1.0 - smoothstep(width - 0.8, width + 0.8, abs(level - 0.5) / max(fwidth(level), 0.02 * max(texel.x, texel.y)));
+}
+
+vec3 onWhite(sampler2D picture) { // as in the filmstrip, where a picture is transparent
+  vec4 seen = texture(picture, place);
+  return seen.rgb + 1.0 - seen.a;
 }
 
 void main() {
-  vec3 before = texture(photo, place).rgb;
+  vec3 before = onWhite(photo);
   vec3 relit = clamp(texture(gain, place).rgb * before + texture(offset, place).rgb, 0.0, 1.0);
   vec3 live = before + strength * texture(weight, place).r * (relit - before);
-  vec3 after = mix(live, texture(result, place).rgb, full);
+  vec3 after = mix(live, onWhite(result), full);
   vec3 shown = mix(before, after, reveal * step(split, place.x));
   colour = vec4(shown, 1);
   if (overlay == 0.0) return;
   vec3 mark = smoothed();
   float taken = outline(mark.r, 1.1), found = outline(mark.g, 0.9) * (1.0 - step(0.02, mark.r));
   vec3 painted = mix(shown, accent, 0.38 * smoothstep(0.1, 0.9, mark.r));
-  painted = mix(painted, vec3(1), 0.22 * step(0.5, mark.b) * (1.0 - smoothstep(0.1, 0.9, mark.r)));
+  painted = mix(painted, vec3(1), 0.22 * mark.b * smoothstep(0.35, 0.6, mark.g) * (1.0 - smoothstep(0.1, 0.9, mark.r)));
   painted = mix(painted, vec3(0), 0.45 * max(outline(mark.r, 2.4), outline(mark.g, 2.2)));
   painted = mix(painted, vec3(1), found);
   painted = mix(painted, accent, taken);

@@ -72,6 +72,23 @@ def finds(page: Page, mask: np.ndarray) -> None:
     page.route("**/v1/mask", lambda route: route.fulfill(body=encoded(mask), content_type="image/png"))
 
 
+def held(page: Page, path: str) -> list[Any]:
+    """From now on, what the page asks for there waits; returns it; `unroute` lets it go."""
+    routes: list[Any] = []
+    page.route(path, lambda route: routes.append(route))
+    return routes
+
+
+def downloads(page: Page) -> list[Any]:
+    files: list[Any] = []
+    page.on("download", lambda file: files.append(file))
+    return files
+
+
+def says(page: Page, text: str) -> None:
+    page.wait_for_function("text => document.querySelector('#status').textContent === text", arg=text)
+
+
 def jobs(server: Server, monkeypatch: Any, task: str = "remove") -> list[tuple[Any, ...]]:
     """What the page sends from now on for a full-size result, or another task: photo, mask, hints and options."""
     queue, sent = server.app.state.queue, []
@@ -569,3 +586,113 @@ def test_a_shadow_with_a_wide_soft_border_is_selected_and_deselected(page: Page)
     for pressed in ("true", "false"):
         page.mouse.click(*at(page, 100 / 320, 0.5))
         assert chip.get_attribute("aria-pressed") == pressed
+
+
+def test_a_double_click_saves_what_the_sliders_ask_for_once(page: Page, server: Server, monkeypatch: Any):
+    with_mask(page)
+    page.click("#remove")
+    idle(page, "done")
+    saved(page, lambda: page.click("#save"))
+    sent, files = jobs(server, monkeypatch), downloads(page)
+    page.locator("#strength").fill("50")
+    page.dblclick("#save")
+    says(page, "Saved lawn-no-shadow.png")
+    page.wait_for_timeout(300)
+    assert len(sent) == len(files) == 1
+    assert sent[0][3]["strength"] == 0.5
+
+
+def test_a_save_that_is_cancelled_or_undone_writes_nothing(page: Page):
+    with_mask(page)
+    files = downloads(page)
+    routes = held(page, "**/v1/jobs")
+    page.click("#remove")
+    page.wait_for_selector("#save")
+    page.click("#save")  # while the full size is made for the first time
+    wait_for(lambda: page.wait_for_timeout(20) or len(routes) == 2)
+    page.keyboard.press("Escape")
+    says(page, "Cancelled")
+    page.unroute("**/v1/jobs")
+    saved(page, lambda: page.click("#save"))
+    for key in ("Escape", "Control+z"):
+        routes = held(page, "**/v1/jobs")
+        page.locator("#strength").fill("30" if key == "Escape" else "60")
+        page.click("#save")
+        wait_for(lambda routes=routes: page.wait_for_timeout(20) or len(routes) == 1)
+        page.keyboard.press(key)
+        says(page, "Cancelled")
+        page.unroute("**/v1/jobs")
+    idle(page, "edit")
+    assert len(files) == 1
+    assert page.locator("#toast").is_hidden()
+
+
+def test_another_shadow_waits_for_the_full_size_once(page: Page):
+    with_mask(page)
+    routes = held(page, "**/v1/jobs")
+    page.click("#remove")
+    page.wait_for_selector("#another")
+    page.keyboard.press("n")
+    page.keyboard.press("n")
+    wait_for(lambda: page.wait_for_timeout(20) or len(routes) == 2)  # the first was for the result itself
+    page.keyboard.press("Escape")
+    says(page, "Cancelled")
+    idle(page, "done")
+    page.unroute("**/v1/jobs")
+    page.keyboard.press("n")
+    idle(page, "edit")
+    page.keyboard.press("Control+z")
+    idle(page, "done")
+
+
+def test_only_what_was_not_saved_asks_before_the_page_is_left(page: Page):
+    def asks() -> bool:
+        return page.evaluate("() => !dispatchEvent(new Event('beforeunload', { cancelable: true }))")
+
+    drop(page, one_png=encoded(small_photo(1)), two_png=encoded(small_photo(2)))
+    page.wait_for_function("() => document.querySelectorAll('#strip button').length === 2")
+    for name in ("one", "two"):
+        page.wait_for_function("name => document.querySelector('#about').textContent.startsWith(name)", arg=name)
+        idle(page, "edit")
+        page.keyboard.press("b")
+        stroke(page, (0.35, 0.5), (0.65, 0.5))
+        page.keyboard.press("r")
+        idle(page, "done")
+        page.locator("#about").click()
+        page.keyboard.press("ArrowRight")
+    assert asks()
+    saved(page, lambda: page.click("#all"))
+    says(page, "Saved 2 photos")
+    assert not asks()
+    page.keyboard.press("Control+z")
+    page.keyboard.press("r")
+    idle(page, "done")
+    assert asks()  # another result than the one that was saved
+
+
+def test_the_filmstrip_shows_what_the_stage_does(page: Page):
+    drop(page, one_png=encoded(small_photo(1)), two_png=encoded(small_photo(2)))
+    page.wait_for_function("() => document.querySelectorAll('#strip button').length === 2")
+    idle(page, "edit")
+    picture = page.locator("#strip img").first
+    before = picture.get_attribute("src")
+    page.keyboard.press("b")
+    stroke(page, (0.35, 0.5), (0.65, 0.5))
+    page.keyboard.press("r")
+    idle(page, "done")
+    assert picture.get_attribute("src") != before
+    page.keyboard.press("Control+z")
+    idle(page, "edit")
+    assert picture.get_attribute("src") == before
+
+
+def test_the_menu_never_offers_another_format_than_it_saves(page: Page):
+    with_mask(page)
+    routes = held(page, "**/v1/jobs")
+    page.click("#remove")
+    page.click("#save-as")
+    assert page.locator("#save-own").inner_text() == "Save"
+    wait_for(lambda: page.wait_for_timeout(20) or len(routes) == 1)
+    page.unroute("**/v1/jobs")
+    idle(page, "done")
+    assert page.locator("#save-menu button:visible").all_inner_texts() == ["Save as PNG", "Save the mask"]

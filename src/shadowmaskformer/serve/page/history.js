@@ -5,6 +5,8 @@ const MOST = 60;
 export class History {
   constructor(first) { this.states = [first]; this.at = 0; }
   get now() { return this.states[this.at]; }
+  /** The states that led to the present one, and it. */
+  get past() { return this.states.slice(0, this.at + 1); }
   get canUndo() { return this.at > 0; }
   get canRedo() { return this.at < this.states.length - 1; }
 

@@ -6,10 +6,10 @@ import * as keys from "./keys.js";
 import * as masks from "./mask.js";
 import { canRemove } from "./panels.js";
 import { ask, download, pickFiles, watchDrops } from "./parts.js";
+import * as saving from "./saving.js";
 import { Screen } from "./screen.js";
 import { grow, shrink } from "./shape.js";
 import { Work } from "./work.js";
-import { zip } from "./zip.js";
 
 const $ = (id) => document.getElementById(id);
 const state = { works: [], at: -1, tool: "point", brush: 60, offline: false, info: null };
@@ -92,6 +92,8 @@ function choose(tool) {
   screen.update(state);
 }
 
+const save = single(async (work, format) => screen.say(await saving.save(work, format)));
+
 const actions = {
   tool: choose,
   point: () => choose("point"),
@@ -115,9 +117,9 @@ const actions = {
     return screen.say("Cancelled");
   },
   hold: (pressed) => (current()?.done ? screen.compare.hold(pressed) : false),
-  another: finished((work) => attempt(work, () => work.another())),
-  save: finished((work) => attempt(work, () => save(work))),
-  savePng: finished((work) => attempt(work, () => save(work, "png"))),
+  another: finished(single((work) => work.another())),
+  save: finished((work) => save(work)),
+  savePng: finished((work) => save(work, "png")),
   saveMask: () => attempt(current(), async () => download(await current().saveMask(), current().named(".png", "mask"))),
   loadMask: async () => { const [file] = await pickFiles($("mask-file")); if (file) attempt(current(), () => current().openMask(file)); },
   previous: () => turn(-1),
@@ -129,7 +131,7 @@ const actions = {
   brushSize: (size) => resize(size / state.brush),
   show,
   example: () => engine.example().then((file) => add([file]), failed),
-  saveAll: () => attempt(null, saveAll),
+  saveAll: single(async () => screen.say(await saving.saveAll(state.works))),
   open: async () => add([...(await pickFiles($("files")))]),
   help: () => $("help").showModal(),
 };
@@ -153,19 +155,14 @@ function resize(factor) {
   screen.update(state);
 }
 
-async function save(work, format) {
-  const made = await work.finished(format);
-  if (!made) return;
-  download(made.file, made.name);
-  work.saved = true;
-  screen.say(`Saved ${made.name}`);
-}
-
-async function saveAll() {
-  const files = [];
-  for (const work of state.works.filter((each) => each.done)) files.push(await work.finished());
-  download(await zip(files.filter(Boolean)), "no-shadow.zip");
-  screen.say(`Saved ${files.length} photos`);
+/** Something that a photo does once at a time: called again meanwhile, nothing happens. */
+function single(action) {
+  const underway = new Set();
+  return async (work, ...rest) => {
+    if (underway.has(work)) return;
+    underway.add(work);
+    try { await attempt(work, () => action(work, ...rest)); } finally { underway.delete(work); }
+  };
 }
 
 // The stage
@@ -192,7 +189,7 @@ try {
     if (handlers.mode() === "point") handlers.point(place, away);
     else if (handlers.mode() === "paint") { handlers.stroke(place, away); handlers.end(); }
   }));
-  addEventListener("beforeunload", (event) => { if (state.works.some((work) => work.done && !work.saved)) event.preventDefault(); });
+  addEventListener("beforeunload", (event) => { if (state.works.some(saving.isUnsaved)) event.preventDefault(); });
   start();
 } catch (error) {
   $("status").textContent = error.message;

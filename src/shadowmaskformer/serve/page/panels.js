@@ -19,7 +19,8 @@ export function bar(work, { tool, brush }) {
   if (!done) return;
   $("strength").value = 100 * result.live.strength;
   $("edge").value = 100 * result.live.edge;
-  $("save-own").textContent = `Save as ${(result.ending ?? ".jpg").slice(1).toUpperCase().replace("JPG", "JPEG")}`;
+  // Which format the server writes is known once it did.
+  $("save-own").textContent = result.ending ? `Save as ${result.ending.slice(1).toUpperCase().replace("JPG", "JPEG")}` : "Save";
   $("save-own").hidden = result.ending === ".png";
 }
 

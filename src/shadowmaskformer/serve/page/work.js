@@ -1,5 +1,5 @@
 // The work on one photo: its scenes, one after the other, and what is under way.
-// A scene is {photo, mask, rough, found, regions, hints, result}; it is replaced, never changed. A mask is rough when
+// A scene is {photo, thumbnail, mask, rough, found, regions, hints, result}; it is replaced, never changed. A mask is rough when
 // a hand drew it: its edge may then be moved to the shadow's.
 
 import * as engine from "./engine.js";
@@ -7,6 +7,8 @@ import { History } from "./history.js";
 import { Live } from "./live.js";
 import * as masks from "./mask.js";
 import { Photo } from "./photo.js";
+import { Result } from "./result.js";
+import { Stroke } from "./stroke.js";
 
 const BRIEF_MS = 450; // sliders rest this long before the full size follows
 const known = new WeakMap();
@@ -20,18 +22,18 @@ export class Work {
   get scene() { return this.history?.now; }
   get result() { return this.scene?.result; }
   get done() { return Boolean(this.result); }
+  get thumbnail() { return this.result?.thumbnail ?? this.scene.thumbnail; }
 
   /** Read the file; throws what is wrong with it. */
   async read() {
     const photo = await Photo.read(this.file, this.name);
-    this.history = new History(this.fresh(photo));
-    this.thumbnail = await photo.thumbnail();
+    this.history = new History(this.fresh(photo, await photo.thumbnail()));
     this.busy = null;
   }
 
-  fresh(photo) {
+  fresh(photo, thumbnail) {
     const mask = masks.empty(photo.workWidth, photo.workHeight);
-    return { photo, mask, rough: false, found: null, regions: null, hints: [], result: null };
+    return { photo, thumbnail, mask, rough: false, found: null, regions: null, hints: [], result: null };
   }
 
   push(change) { this.history.push({ ...this.scene, ...change }); this.changed(); }
@@ -110,22 +112,10 @@ export class Work {
     });
   }
 
-  // Strokes change a copy, which becomes a scene when the pointer is lifted.
-  stroke(place, radius, erase) {
-    this.drawn = { mask: masks.copy(this.scene.mask), radius, erase, last: this.spot(place) };
-    this.draw(place);
-  }
-
-  draw(place) {
-    if (!this.drawn) return;
-    const { mask, radius, erase, last } = this.drawn, spot = this.spot(place);
-    masks.paint(mask, last, spot, radius, erase);
-    this.drawn.last = spot;
-  }
-
+  stroke(place, radius, erase) { this.drawn = new Stroke(this.scene.mask, place, radius, erase); }
+  draw(place) { this.drawn?.to(place); }
   finish() { const mask = this.drawn?.mask; this.drawn = null; if (mask) this.push({ mask, rough: true }); }
   drop() { this.drawn = null; this.changed(); }
-  spot([x, y]) { return [x * this.scene.mask.width, y * this.scene.mask.height]; }
   get shownMask() { return this.drawn?.mask ?? this.scene.mask; }
 
   edit(change) { this.push({ mask: change(this.scene.mask) }); }
@@ -141,57 +131,59 @@ export class Work {
     return this.run("removing", async (signal) => {
       const png = await masks.toPng(mask), options = this.scene.rough ? {} : { exact_mask: true };
       const live = new Live(await engine.correction(photo.small, png, options, { signal }), photo, options);
-      this.push({ mask, result: { live, png, photo, file: null, shown: null, options: null } });
-      await this.keep(await this.fullSize(photo, png, options, signal), JSON.stringify(options));
+      const result = new Result(photo, png, live);
+      this.push({ mask, result });
+      await this.make(result, signal);
     });
   }
 
-  fullSize(photo, png, options, signal) {
-    return engine.remove(photo.file, png, options, { signal, progress: (share) => { this.progress = share; this.changed(); } });
-  }
-
-  async keep({ file, ending, warnings }, options) {
-    const result = this.result, shown = await Photo.read(file, this.name);
-    Object.assign(result, { file, ending, shown, options });
-    this.thumbnail = await shown.thumbnail();
+  async make(result, signal) {
+    const warnings = await result.make(this.report(signal));
     // What to do about it is said in the words of the API.
     if (warnings.length) this.note = warnings.map((line) => line.split("; ")[0].replace(/^photo: /, "")).join(" · ");
   }
 
-  /** Whether the full size is the one that the sliders ask for. */
-  get isFull() { return this.result?.file && this.result.options === JSON.stringify(this.result.live.options); }
+  report(signal) { return { signal, progress: (share) => { this.progress = share; this.changed(); } }; }
+
+  get isFull() { return this.result?.isFull; }
 
   /** The sliders moved: the picture follows at once, the full size after them. */
   adjust(strength, edge) {
     this.result.live.set(strength, edge);
     clearTimeout(this.timer);
     this.timer = setTimeout(() => this.follow().catch((error) => this.failed?.(error)), BRIEF_MS);
-    this.changed();
+    this.cancel(); // what is being made is no longer what is asked for
   }
 
   async follow() {
-    if (!this.result || this.isFull) return;
-    const { photo, png, live } = this.result, { options } = live;
-    await this.run("following", async (signal) => this.keep(await this.fullSize(photo, png, options, signal), JSON.stringify(options)));
+    const { result } = this;
+    if (result && !result.isFull) await this.run("following", (signal) => this.make(result, signal));
   }
 
-  /** The finished file, in the photo's own format or another. */
-  async finished(format) {
+  /** The result once its full size is there; null when that was cancelled, or the work went elsewhere meanwhile. */
+  async settled() {
+    const { result } = this;
     clearTimeout(this.timer);
     await this.follow();
-    const { photo, png, live, file, ending } = this.result;
-    if (!format || ending === `.${format}`) return { file, name: this.named(ending) };
-    const made = await this.run("following", (signal) => this.fullSize(photo, png, { ...live.options, format }, signal));
-    return made && { file: made.file, name: this.named(made.ending) };
+    return this.result === result && result.isFull ? result : null;
+  }
+
+  /** The finished file, in the photo's own format or another; null when it was cancelled. */
+  async finished(format) {
+    const result = await this.settled();
+    if (!result) return null;
+    if (!format || result.ending === `.${format}`) return { file: result.file, name: this.named(result.ending) };
+    const made = await this.run("following", (signal) => result.fullSize({ format }, this.report(signal)));
+    return made ? { file: made.file, name: this.named(made.ending) } : null;
   }
 
   named(ending, what = "no-shadow") { return `${this.name.replace(/\.[^.]*$/, "")}-${what}${ending}`; }
 
   /** Go on with the result as the photo. */
   async another() {
-    clearTimeout(this.timer);
-    await this.follow();
-    this.history.push(this.fresh(this.result.shown));
+    const result = await this.settled();
+    if (!result) return undefined;
+    this.push(this.fresh(result.shown, result.thumbnail));
     return this.find();
   }
 

@@ -696,3 +696,116 @@ def test_the_menu_never_offers_another_format_than_it_saves(page: Page):
     page.unroute("**/v1/jobs")
     idle(page, "done")
     assert page.locator("#save-menu button:visible").all_inner_texts() == ["Save as PNG", "Save the mask"]
+
+
+def chips(page: Page) -> list[str | None]:
+    """Which of the shadows that were found are selected."""
+    return [each.get_attribute("aria-pressed") for each in page.locator("#found button").all()]
+
+
+def searching(page: Page) -> Any:
+    """Open a photo whose shadows are being looked for until what is returned is called."""
+    routes = held(page, "**/v1/mask")
+    drop(page, lawn_png=encoded(small_photo()))
+    wait_for(lambda: page.wait_for_timeout(20) or len(routes) == 1)
+
+    def end(mask: np.ndarray) -> None:
+        routes[0].fulfill(body=encoded(mask), content_type="image/png")
+        idle(page, "edit")
+
+    return end
+
+
+def test_undo_keeps_what_was_found_while_painting(page: Page):
+    end = searching(page)
+    page.keyboard.press("b")
+    stroke(page, (0.1, 0.9), (0.2, 0.9))
+    end(disks((80, 60, 30), (220, 120, 40)))
+    assert chips(page) == ["false", "false"]
+    page.keyboard.press("Control+z")
+    assert chips(page) == ["false", "false"]
+    assert not saved_mask(page).any()
+
+
+def test_undo_does_not_end_the_search(page: Page):
+    end = searching(page)
+    page.keyboard.press("b")
+    stroke(page, (0.1, 0.9), (0.2, 0.9))
+    page.keyboard.press("Control+z")
+    end(disks((220, 120, 40)))
+    assert chips(page) == ["true"]
+
+
+def test_a_search_that_undo_ended_is_made_up_for_and_a_cancelled_one_is_not(page: Page):
+    with_mask(page)
+    page.click("#remove")
+    idle(page, "done")
+    routes = held(page, "**/v1/mask")
+    page.keyboard.press("n")
+    wait_for(lambda: page.wait_for_timeout(20) or len(routes) == 1)
+    page.keyboard.press("Control+z")
+    idle(page, "done")
+    page.unroute("**/v1/mask")
+    finds(page, disks((80, 60, 30), (220, 120, 40)))
+    page.keyboard.press("Control+Shift+Z")
+    page.wait_for_selector("#found button")
+    idle(page, "edit")
+    page.unroute("**/v1/mask")
+    searching(page)
+    page.keyboard.press("Escape")
+    page.keyboard.press("i")
+    page.keyboard.press("Control+z")
+    idle(page, "edit")
+    assert chips(page) == []
+
+
+def test_a_mask_that_is_dropped_stays_as_it_is(page: Page):
+    end = searching(page)
+    given = disks((60, 60, 30))
+    drop(page, mask_png=encoded(given))
+    page.wait_for_function("() => !document.querySelector('#undo').disabled")
+    end(disks((220, 120, 40)))
+    assert chips(page) == ["false"]
+    np.testing.assert_array_equal(saved_mask(page), given)
+
+
+def test_a_mask_that_is_dropped_on_a_result_goes_back_to_the_mask(page: Page):
+    with_mask(page)
+    page.click("#remove")
+    idle(page, "done")
+    given = disks((60, 60, 30))
+    drop(page, mask_png=encoded(given))
+    idle(page, "edit")
+    np.testing.assert_array_equal(saved_mask(page), given)
+
+
+def test_a_mask_in_a_format_that_browsers_do_not_read_is_refused_in_words(page: Page):
+    drop(page, lawn_png=encoded(small_photo()))
+    idle(page, "edit")
+    drop(page, mask_tiff=tiff(small_mask()))
+    page.wait_for_selector("#toast")
+    assert "mask.tiff cannot be read as a mask here; save it as PNG" in page.locator("#toast").inner_text()
+
+
+def test_a_shadow_alone_that_is_deselected_is_not_removed(page: Page):
+    finds(page, disks((220, 120, 40)))
+    drop(page, lawn_png=encoded(small_photo()))
+    idle(page, "edit")
+    assert chips(page) == ["true"]
+    assert page.locator("#remove").is_enabled()
+    page.locator("#found button").click()
+    assert page.locator("#remove").is_disabled()
+
+
+def test_a_mask_found_after_clearing_what_was_painted_is_exact(page: Page, server: Server, monkeypatch: Any):
+    finds(page, disks((80, 60, 30), (220, 120, 40)))
+    drop(page, lawn_png=encoded(small_photo()))
+    idle(page, "edit")
+    page.keyboard.press("b")
+    stroke(page, (0.1, 0.9), (0.2, 0.9))
+    page.keyboard.press("Delete")
+    page.locator("#found button").first.click()
+    sent = jobs(server, monkeypatch)
+    page.click("#remove")
+    idle(page, "done")
+    assert sent[-1][3]["exact_mask"]

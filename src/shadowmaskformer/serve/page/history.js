@@ -16,8 +16,8 @@ export class History {
     this.at = this.states.length - 1;
   }
 
-  /** Replace the present state: something arrived that belongs to it. */
-  amend(state) { this.states[this.at] = state; }
+  /** Replace the states: something arrived that belongs to them. */
+  amend(change) { this.states = this.states.map(change); }
   undo() { if (this.canUndo) this.at -= 1; return this.now; }
   redo() { if (this.canRedo) this.at += 1; return this.now; }
 }

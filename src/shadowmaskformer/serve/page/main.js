@@ -43,11 +43,16 @@ async function show(index) {
   state.at = index;
   await Promise.all([work.scene.photo.open(), work.result?.shown?.open()]);
   screen.show(state);
-  if (!work.scene.found && !work.busy && !work.looked) {
-    work.looked = true;
-    attempt(work, () => work.find());
-  }
+  look(work);
 }
+
+async function openMask(file) {
+  const work = current();
+  await attempt(work, () => work.openMask(file));
+  look(work);
+}
+
+const look = (work) => attempt(work, () => work.look());
 
 /** Run something on a photo and say what went wrong. */
 async function attempt(work, action) {
@@ -88,7 +93,7 @@ const reach = () => Math.max(1, Math.round(0.004 * Math.hypot(current().scene.ma
 function choose(tool) {
   state.tool = tool;
   const work = current();
-  if (work?.done) { work.cancel(); work.push({ result: null }); }
+  if (work?.done) { work.cancel(); work.push({ result: null }); look(work); }
   screen.update(state);
 }
 
@@ -113,15 +118,16 @@ const actions = {
   cancel: () => {
     const work = current();
     if (!work?.busy || work.busy === "reading") return false;
-    work.busy === "removing" && work.done ? work.go("undo") : work.cancel();
-    return screen.say("Cancelled");
+    work.busy === "removing" && work.done ? work.go("undo") : work.stop();
+    screen.say("Cancelled");
+    return look(work);
   },
   hold: (pressed) => (current()?.done ? screen.compare.hold(pressed) : false),
   another: finished(single((work) => work.another())),
   save: finished((work) => save(work)),
   savePng: finished((work) => save(work, "png")),
   saveMask: () => attempt(current(), async () => download(await current().saveMask(), current().named(".png", "mask"))),
-  loadMask: async () => { const [file] = await pickFiles($("mask-file")); if (file) attempt(current(), () => current().openMask(file)); },
+  loadMask: async () => { const [file] = await pickFiles($("mask-file")); if (file) openMask(file); },
   previous: () => turn(-1),
   next: () => turn(1),
   fit: () => screen.stage.fit(),
@@ -141,6 +147,7 @@ async function go(way) {
   work.go(way);
   await Promise.all([work.scene.photo.open(), work.result?.shown?.open()]);
   screen.update(state);
+  look(work);
 }
 
 function turn(step) {
@@ -183,7 +190,7 @@ try {
   controls.wire(actions);
   keys.describe($("help").querySelector("dl"));
   keys.listen((name, pressed) => actions[name](pressed));
-  watchDrops((files, onMask) => (onMask ? attempt(current(), () => current().openMask(files[0])) : add(files)), current);
+  watchDrops((files, onMask) => (onMask ? openMask(files[0]) : add(files)), current);
   addEventListener("keydown", (event) => screen.cursor.key(event, (at, away) => {
     const place = screen.stage.place(at);
     if (handlers.mode() === "point") handlers.point(place, away);

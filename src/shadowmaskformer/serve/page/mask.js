@@ -110,7 +110,9 @@ export async function toPng(mask, width = mask.width, height = mask.height) {
 
 /** Read a picture as a mask: white is shadow; of a layer that was painted in one colour, what is not transparent. */
 export async function fromPicture(blob, width, height) {
-  const bitmap = await createImageBitmap(blob, { colorSpaceConversion: "none", premultiplyAlpha: "none" });
+  const bitmap = await createImageBitmap(blob, { colorSpaceConversion: "none", premultiplyAlpha: "none" }).catch(() => {
+    throw new Error(`${blob.name ?? "what was found"} cannot be read as a mask here; save it as PNG`);
+  });
   const fits = Math.abs(bitmap.width * height / (bitmap.height * width) - 1);
   if (fits > 0.02) throw new Error(`the mask is ${bitmap.width} × ${bitmap.height}, which is another shape than the photo's`);
   const context = new OffscreenCanvas(width, height).getContext("2d", { willReadFrequently: true });

@@ -3,7 +3,8 @@
 const $ = (id) => document.getElementById(id);
 const make = (values) => Object.assign(document.createElement("button"), { type: "button", ...values });
 
-export const canRemove = (work) => !work.busy && (!work.isEmpty || Boolean(work.scene.regions?.list.length));
+// With nothing selected, several shadows mean all of them; one alone was deselected.
+export const canRemove = (work) => !work.busy && (!work.isEmpty || work.scene.regions?.list.length > 1);
 
 export function bar(work, { tool, brush }) {
   const { done, history, result } = work;

@@ -1,42 +1,27 @@
-// The work on one photo: its scenes, one after the other, and what is under way.
-// A scene is {photo, thumbnail, mask, rough, found, regions, hints, result}; it is replaced, never changed. A mask is rough when
-// a hand drew it: its edge may then be moved to the shadow's.
+// The work on one photo: what makes its scenes, and what of it is under way.
 
 import * as engine from "./engine.js";
-import { History } from "./history.js";
 import { Live } from "./live.js";
 import * as masks from "./mask.js";
 import { Photo } from "./photo.js";
 import { Result } from "./result.js";
-import { Stroke } from "./stroke.js";
+import { Scenes } from "./scenes.js";
 
 const BRIEF_MS = 450; // sliders rest this long before the full size follows
-const known = new WeakMap();
 
-export class Work {
+export class Work extends Scenes {
   /** `changed()` is called whenever there is something new to show. */
   constructor(file, changed) {
+    super();
     Object.assign(this, { file, name: file.name || "photo.png", changed, busy: "reading", progress: 0, note: "" });
   }
-
-  get scene() { return this.history?.now; }
-  get result() { return this.scene?.result; }
-  get done() { return Boolean(this.result); }
-  get thumbnail() { return this.result?.thumbnail ?? this.scene.thumbnail; }
 
   /** Read the file; throws what is wrong with it. */
   async read() {
     const photo = await Photo.read(this.file, this.name);
-    this.history = new History(this.fresh(photo, await photo.thumbnail()));
+    this.begin(photo, await photo.thumbnail());
     this.busy = null;
   }
-
-  fresh(photo, thumbnail) {
-    const mask = masks.empty(photo.workWidth, photo.workHeight);
-    return { photo, thumbnail, mask, rough: false, found: null, regions: null, hints: [], result: null };
-  }
-
-  push(change) { this.history.push({ ...this.scene, ...change }); this.changed(); }
 
   /** Run `action(signal)`, of which there is one at a time; a new one or `cancel` ends it. */
   async run(busy, action) {
@@ -52,52 +37,46 @@ export class Work {
       throw error;
     } finally {
       if (this.controller === controller) {
-        this.controller = this.busy = null;
+        this.controller = this.busy = this.looking = null;
         this.changed();
       }
     }
   }
 
-  cancel() { this.controller?.abort(); this.controller = this.busy = null; this.changed(); }
+  cancel() { this.controller?.abort(); this.controller = this.busy = this.looking = null; this.changed(); }
+  /** The user wants no more of it. */
+  stop() { if (this.looking) this.left = this.scene.photo; this.cancel(); }
 
-  /** Find the shadows. One alone is taken at once. */
-  find() {
+  /** Look for shadows, unless that was done, something else is under way, or it cannot be done or was not wanted. */
+  async look() {
+    const { photo, found } = this.scene;
+    if (this.busy || this.done || found || this.left === photo) return;
+    try { await this.find(photo); } catch (error) {
+      if (!(error instanceof engine.Offline)) this.left = photo;
+      throw error;
+    }
+  }
+
+  /** What is found belongs to all scenes of the photo. One shadow alone is taken at once where nothing is marked. */
+  find(photo) {
     return this.looking = this.run("finding", async (signal) => {
-      const { photo } = this.scene;
       const { mask: picture } = await engine.findShadows(photo.small, { signal });
       const found = await masks.fromPicture(picture, photo.workWidth, photo.workHeight);
       const regions = masks.regions(found), count = regions.list.length;
-      const mask = count === 1 ? masks.toggle(this.scene.mask, found, regions.labels, 1, true) : this.scene.mask;
-      this.history.amend({ ...this.scene, found, regions, mask });
+      const known = (scene) => {
+        const taken = count === 1 && scene.mask === scene.blank;
+        return { ...scene, found, regions, mask: taken ? masks.toggle(scene.blank, found, regions.labels, 1, true) : scene.mask };
+      };
+      this.history.amend((scene) => (scene.photo === photo ? known(scene) : scene));
       this.note = count ? `${count === 1 ? "One shadow" : `${count} shadows`} found` : "No shadow found: click on it, or paint over it";
     });
-  }
-
-  labelAt([x, y]) {
-    const { mask, regions } = this.scene;
-    if (!regions || x < 0 || y < 0 || x >= 1 || y >= 1) return 0;
-    return regions.labels[Math.floor(y * mask.height) * mask.width + Math.floor(x * mask.width)];
-  }
-
-  // Asked again and again, so remembered for each scene.
-  get facts() {
-    const { scene } = this, { mask, found, regions } = scene;
-    if (!known.has(scene)) known.set(scene, { empty: masks.isEmpty(mask), taken: regions && masks.taken(mask, found, regions) });
-    return known.get(scene);
-  }
-  taken(number) { return this.facts.taken[number]; }
-  get isEmpty() { return this.facts.empty; }
-
-  toggle(number) {
-    const { mask, found, regions } = this.scene, on = !this.taken(number);
-    this.note = `Shadow ${number} ${on ? "taken" : "left"}`;
-    this.push({ mask: masks.toggle(mask, found, regions.labels, number, on) });
   }
 
   /** A click: takes or leaves what was found there; elsewhere it is a hint for another look. */
   async point(place, away) {
     if (place.some((share) => share < 0 || share >= 1)) return undefined;
     if (!this.scene.found) await this.looking?.catch(() => {}); // a click before there are outlines waits for them
+    if (this.done || this.busy === "removing") return undefined;
     const number = this.labelAt(place);
     if (number && (!away || this.taken(number))) return this.toggle(number);
     return this.run("finding", async (signal) => {
@@ -106,33 +85,25 @@ export class Work {
       const soFar = this.isEmpty ? null : await masks.toPng(mask);
       const { mask: picture } = await engine.findShadows(photo.small, { hints, mask: soFar, signal });
       const seen = await masks.fromPicture(picture, mask.width, mask.height);
-      const next = masks.around(mask, seen, spot, away);
+      const next = masks.around(this.scene.mask, seen, spot, away);
       this.note = next ? "" : away ? "Nothing was taken away there" : "No shadow was found there: paint over it";
-      if (next) this.push({ mask: next, hints });
+      if (next) this.push({ mask: next, rough: this.rough, hints });
     });
   }
 
-  stroke(place, radius, erase) { this.drawn = new Stroke(this.scene.mask, place, radius, erase); }
-  draw(place) { this.drawn?.to(place); }
-  finish() { const mask = this.drawn?.mask; this.drawn = null; if (mask) this.push({ mask, rough: true }); }
-  drop() { this.drawn = null; this.changed(); }
-  get shownMask() { return this.drawn?.mask ?? this.scene.mask; }
-
-  edit(change) { this.push({ mask: change(this.scene.mask) }); }
   async openMask(file) {
-    const { width, height } = this.scene.mask;
-    this.push({ mask: await masks.fromPicture(file, width, height), rough: true });
+    const { width, height } = this.scene.mask, mask = await masks.fromPicture(file, width, height);
+    if (!this.looking) this.cancel();
+    this.push({ mask, rough: true, result: null });
   }
-  saveMask() { const { mask, photo } = this.scene; return masks.toPng(mask, photo.width, photo.height); }
-
   /** Remove what is marked, or all that was found: first a live picture, then the full size. */
   remove() {
-    const { photo, found } = this.scene, mask = this.isEmpty && found ? found : this.scene.mask;
+    const { photo, found } = this.scene, { rough } = this, mask = this.isEmpty && found ? found : this.scene.mask;
     return this.run("removing", async (signal) => {
-      const png = await masks.toPng(mask), options = this.scene.rough ? {} : { exact_mask: true };
+      const png = await masks.toPng(mask), options = rough ? {} : { exact_mask: true };
       const live = new Live(await engine.correction(photo.small, png, options, { signal }), photo, options);
       const result = new Result(photo, png, live);
-      this.push({ mask, result });
+      this.push({ mask, rough, result });
       await this.make(result, signal);
     });
   }
@@ -144,8 +115,6 @@ export class Work {
   }
 
   report(signal) { return { signal, progress: (share) => { this.progress = share; this.changed(); } }; }
-
-  get isFull() { return this.result?.isFull; }
 
   /** The sliders moved: the picture follows at once, the full size after them. */
   adjust(strength, edge) {
@@ -184,9 +153,15 @@ export class Work {
     const result = await this.settled();
     if (!result) return undefined;
     this.push(this.fresh(result.shown, result.thumbnail));
-    return this.find();
+    return this.look();
   }
 
   /** Go to the scene before, "undo", or the one after, "redo". */
-  go(way) { clearTimeout(this.timer); this.cancel(); this.history[way](); this.changed(); }
+  go(way) {
+    const { photo } = this.scene;
+    clearTimeout(this.timer);
+    this.history[way]();
+    if (this.looking && !this.done && this.scene.photo === photo) this.changed(); // the search goes on
+    else this.cancel();
+  }
 }

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import io
+import re
 import zipfile
 from collections.abc import Generator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -83,6 +85,17 @@ def downloads(page: Page) -> list[Any]:
     files: list[Any] = []
     page.on("download", lambda file: files.append(file))
     return files
+
+
+@contextmanager
+def stopped(page: Page) -> Generator[None]:
+    """The server does not answer; afterwards the page has noticed that it is back."""
+    answers = re.compile(r"/(v1/|healthz)")
+    page.route(answers, lambda route: route.abort())
+    yield
+    page.wait_for_selector("#offline")
+    page.unroute(answers)
+    page.wait_for_selector("#offline", state="hidden")
 
 
 def says(page: Page, text: str) -> None:
@@ -809,3 +822,70 @@ def test_a_mask_found_after_clearing_what_was_painted_is_exact(page: Page, serve
     page.click("#remove")
     idle(page, "done")
     assert sent[-1][3]["exact_mask"]
+
+
+def test_a_double_click_means_the_first_click(page: Page):
+    page.dblclick("#example")
+    idle(page, "edit")
+    page.wait_for_timeout(300)
+    assert page.locator("#strip button").count() < 2
+    if page.locator("#remove").is_disabled():
+        page.keyboard.press("i")
+    held(page, "**/v1/correction")
+    page.dblclick("#remove")
+    page.unroute("**/v1/correction")
+    idle(page, "done")
+
+
+def test_of_several_files_the_first_that_can_be_read_is_shown_and_all_others_are_named(page: Page):
+    drop(page, one_png=encoded(small_photo(1)))
+    idle(page, "edit")
+    drop(
+        page,
+        bad_jpg=b"x" * 100,
+        worse_jpg=b"y" * 100,
+        two_png=encoded(small_photo(2)),
+        three_png=encoded(small_photo(3)),
+    )
+    page.wait_for_function("() => document.querySelectorAll('#strip button').length === 3")
+    idle(page, "edit")
+    assert page.locator("#name").inner_text() == "two.png"
+    said = page.locator("#toast").inner_text()
+    assert "bad.jpg" in said
+    assert "worse.jpg" in said
+
+
+def test_a_photo_that_is_dropped_while_the_server_is_stopped_appears_later(page: Page):
+    with stopped(page):
+        drop(page, deep_tiff=tiff(small_photo().astype(np.uint16) * 257))
+    idle(page, "edit")
+    assert page.locator("#name").inner_text() == "deep.tiff"
+
+
+def test_a_photo_of_the_filmstrip_that_only_the_server_reads_waits_for_it(page: Page):
+    drop(page, one_png=encoded(small_photo(1)), deep_tiff=tiff(small_photo().astype(np.uint16) * 257))
+    page.wait_for_function("() => document.querySelectorAll('#strip button').length === 2")
+    idle(page, "edit")
+    with stopped(page):
+        page.locator("#strip button").nth(1).click()
+        page.wait_for_selector("#offline")
+        assert page.locator("#name").inner_text() == "one.png"
+    page.wait_for_function("() => document.querySelector('#name').textContent === 'deep.tiff'")
+    idle(page, "edit")
+
+
+def test_a_save_and_a_removal_that_a_stopped_server_interrupted_go_on(page: Page):
+    with_mask(page)
+    routes = held(page, "**/v1/jobs")
+    page.click("#remove")
+    wait_for(lambda: page.wait_for_timeout(20) or len(routes) == 1)
+    with stopped(page):
+        routes[0].abort()
+    page.unroute("**/v1/jobs")
+    idle(page, "done")
+    with page.expect_download() as waiting, stopped(page):
+        page.locator("#strength").fill("50")
+        page.click("#save")
+    assert waiting.value.suggested_filename == "lawn-no-shadow.png"
+    page.keyboard.press("Control+z")  # one step, though the removal began twice
+    idle(page, "edit")

@@ -11,7 +11,10 @@ const CLICKS = {
 export function wire(actions) {
   for (const [id, name] of Object.entries(CLICKS)) $(id).onclick = () => actions[name]();
   for (const button of document.querySelectorAll("[data-do]")) button.addEventListener("click", () => actions[button.dataset.do]());
-  $("remove").onclick = (event) => (event.currentTarget.classList.contains("working") ? actions.cancel() : actions.remove());
+  $("remove").onclick = ({ currentTarget, detail }) => {
+    if (!currentTarget.classList.contains("working")) actions.remove();
+    else if (detail < 2) actions.cancel(); // a double click means the first
+  };
   $("size").oninput = () => actions.brushSize(Number($("size").value));
   $("strength").oninput = $("edge").oninput = () => actions.adjust($("strength").value / 100, $("edge").value / 100);
   const listed = (id, act) => { $(id).onclick = (event) => { const item = event.target.closest("button"); if (item) act(Number(item.value)); }; };

@@ -5,85 +5,64 @@ import * as engine from "./engine.js";
 import * as keys from "./keys.js";
 import * as masks from "./mask.js";
 import { canRemove } from "./panels.js";
-import { ask, download, pickFiles, watchDrops } from "./parts.js";
+import { download, pickFiles, watchDrops } from "./parts.js";
 import * as saving from "./saving.js";
 import { Screen } from "./screen.js";
 import { grow, shrink } from "./shape.js";
+import { Trouble } from "./trouble.js";
 import { Work } from "./work.js";
 
 const $ = (id) => document.getElementById(id);
-const state = { works: [], at: -1, tool: "point", brush: 60, offline: false, info: null };
+const state = { works: [], at: -1, wanted: null, tool: "point", brush: 60, offline: false, info: null };
 const current = () => state.works[state.at];
-let screen;
+let screen, trouble;
 
 // Photos
+/** Open files; the first that can be read is shown. */
 async function add(files) {
+  const most = state.info?.body_bytes ?? Infinity;
+  let first = true;
   for (const file of files) {
-    const work = new Work(file, () => screen.update(state)), most = state.info?.body_bytes ?? Infinity;
-    work.failed = (error) => failed(error, work);
-    try {
+    const work = new Work(file, { changed: () => screen.update(state), attempt: (action) => attempt(work, action) });
+    await attempt(work, async () => {
       if (file.size > most) throw new Error(`has ${Math.round(file.size / 2 ** 20)} MB; the server takes ${Math.round(most / 2 ** 20)}`);
       state.at < 0 ? screen.reading(work) : screen.say(`Opening ${work.name}`);
       await work.read();
-    } catch (error) {
-      failed(error, work);
-      continue;
-    }
-    state.works.push(work);
-    if (state.works.length === 1 || file === files[0]) await show(state.works.length - 1);
-    else work.scene.photo.close();
-    screen.update(state);
+      state.works.push(work);
+      if (first) await show(state.works.length - 1);
+      else work.scene.photo.close();
+      first = false;
+      screen.update(state);
+    });
   }
 }
 
+const decode = (work) => Promise.all([work.scene.photo.open(), work.result?.shown?.open()]);
+const close = (work) => { for (const scene of work.history.states) { scene.photo.close(); scene.result?.shown?.close(); } };
+
+/** Go to a photo. The one before stays until this one is decoded, which the server may have to do. */
 async function show(index) {
-  const before = current(), work = state.works[index];
-  if (!work) return;
-  if (before && before !== work) for (const scene of before.history.states) { scene.photo.close(); scene.result?.shown?.close(); }
-  state.at = index;
-  await Promise.all([work.scene.photo.open(), work.result?.shown?.open()]);
-  screen.show(state);
-  look(work);
+  const work = state.wanted = state.works[index];
+  await attempt(work, async () => {
+    if (state.wanted === work) await decode(work);
+    const before = current(), comes = state.wanted === work; // unless another was wanted meanwhile
+    if (comes && before && before !== work) close(before);
+    if (!comes && before !== work) close(work);
+    if (!comes) return;
+    state.at = index;
+    screen.show(state);
+    look(work);
+  });
 }
+
+const attempt = (work, action) => trouble.attempt(work, action);
+const look = (work) => attempt(work, () => work.look());
 
 async function openMask(file) {
   const work = current();
   await attempt(work, () => work.openMask(file));
   look(work);
 }
-
-const look = (work) => attempt(work, () => work.look());
-
-/** Run something on a photo and say what went wrong. */
-async function attempt(work, action) {
-  try { return await action(); } catch (error) { return failed(error, work); }
-}
-
-function failed(error, work) {
-  if (error instanceof engine.Offline) lost();
-  else if (error.status === 401) logIn();
-  else screen.complain(work ? `${work.name}: ${error.message.replace(/^photo: /, "")}` : error.message);
-  screen.update(state);
-}
-
-async function logIn() {
-  engine.logIn(await ask($("login")));
-  start();
-}
-
-/** The server is gone: say so, wait for it, and take up what was interrupted. */
-async function lost() {
-  if (state.offline) return;
-  state.offline = true;
-  screen.update(state);
-  await engine.back();
-  state.offline = false;
-  screen.say("The server is back");
-  for (const work of state.works) if (work.again) attempt(work, work.again);
-  screen.update(state);
-}
-
-const start = () => attempt(null, async () => { state.info = await engine.info(); });
 
 // What can be done; false means "not now".
 const editing = (action) => () => (current() && !current().done && current().busy !== "removing" ? action(current()) : false);
@@ -136,23 +115,25 @@ const actions = {
   zoomOut: () => screen.stage.zoomBy(1 / 1.3),
   brushSize: (size) => resize(size / state.brush),
   show,
-  example: () => engine.example().then((file) => add([file]), failed),
+  example: single(async () => add([await engine.example()])),
   saveAll: single(async () => screen.say(await saving.saveAll(state.works))),
   open: async () => add([...(await pickFiles($("files")))]),
   help: () => $("help").showModal(),
 };
 
-async function go(way) {
+function go(way) {
   const work = current();
   work.go(way);
-  await Promise.all([work.scene.photo.open(), work.result?.shown?.open()]);
-  screen.update(state);
-  look(work);
+  return attempt(work, async () => {
+    await decode(work);
+    screen.update(state);
+    look(work);
+  });
 }
 
 function turn(step) {
   if (state.works.length < 2) return false;
-  return show((state.at + step + state.works.length) % state.works.length);
+  return show((state.works.indexOf(state.wanted) + step + state.works.length) % state.works.length);
 }
 
 function resize(factor) {
@@ -187,6 +168,7 @@ const radius = () => (state.brush / 2) * current().scene.mask.width / screen.sta
 
 try {
   screen = new Screen(handlers, state, current);
+  trouble = new Trouble(state, screen, () => { if (current()) look(current()); });
   controls.wire(actions);
   keys.describe($("help").querySelector("dl"));
   keys.listen((name, pressed) => actions[name](pressed));
@@ -197,7 +179,7 @@ try {
     else if (handlers.mode() === "paint") { handlers.stroke(place, away); handlers.end(); }
   }));
   addEventListener("beforeunload", (event) => { if (state.works.some(saving.isUnsaved)) event.preventDefault(); });
-  start();
+  attempt(null, async () => { state.info = await engine.info(); });
 } catch (error) {
   $("status").textContent = error.message;
   throw error;

@@ -10,10 +10,10 @@ import { Scenes } from "./scenes.js";
 const BRIEF_MS = 450; // sliders rest this long before the full size follows
 
 export class Work extends Scenes {
-  /** `changed()` is called whenever there is something new to show. */
-  constructor(file, changed) {
+  /** `changed()` is called whenever there is something new to show; `attempt(action)` runs what nobody waits for. */
+  constructor(file, { changed, attempt }) {
     super();
-    Object.assign(this, { file, name: file.name || "photo.png", changed, busy: "reading", progress: 0, note: "" });
+    Object.assign(this, { file, name: file.name || "photo.png", changed, attempt, busy: "reading", progress: 0, note: "" });
   }
 
   /** Read the file; throws what is wrong with it. */
@@ -27,13 +27,12 @@ export class Work extends Scenes {
   async run(busy, action) {
     this.cancel();
     const controller = this.controller = new AbortController();
-    Object.assign(this, { busy, progress: 0, again: null });
+    Object.assign(this, { busy, progress: 0 });
     this.changed();
     try {
       return await action(controller.signal);
     } catch (error) {
       if (error.name === "AbortError") return undefined;
-      if (error instanceof engine.Offline) this.again = () => this.run(busy, action);
       throw error;
     } finally {
       if (this.controller === controller) {
@@ -98,6 +97,7 @@ export class Work extends Scenes {
   }
   /** Remove what is marked, or all that was found: first a live picture, then the full size. */
   remove() {
+    if (this.done) return this.follow(); // interrupted after the live picture
     const { photo, found } = this.scene, { rough } = this, mask = this.isEmpty && found ? found : this.scene.mask;
     return this.run("removing", async (signal) => {
       const png = await masks.toPng(mask), options = rough ? {} : { exact_mask: true };
@@ -120,7 +120,7 @@ export class Work extends Scenes {
   adjust(strength, edge) {
     this.result.live.set(strength, edge);
     clearTimeout(this.timer);
-    this.timer = setTimeout(() => this.follow().catch((error) => this.failed?.(error)), BRIEF_MS);
+    this.timer = setTimeout(() => this.attempt(() => this.follow()), BRIEF_MS);
     this.cancel(); // what is being made is no longer what is asked for
   }
 

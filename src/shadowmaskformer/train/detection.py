@@ -88,6 +88,7 @@ class Detection:
 def balanced_entropy(logit: Tensor, depth: Tensor) -> Tensor:
     """Cross-entropy in which shadow and light count alike, unless the shadow is small; every picture counts alike.
 
+    >>> import torch
     >>> logit, depth = torch.zeros(1, 1, 4, 6), torch.zeros(1, 1, 4, 6)
     >>> round(float(balanced_entropy(logit, depth)) / float(torch.log(torch.tensor(2.0))), 3)
     1.0

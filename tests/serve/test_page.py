@@ -16,29 +16,11 @@ from playwright.sync_api import Browser, Page
 
 import shadowmaskformer
 from pictures import encoded, exif_block, tiff
-from serve.browser import at, chromium, drop, findings, idle, opened, saved, saved_mask, stroke
+from serve.browser import at, drop, findings, idle, opened, saved, saved_mask, stroke
 from serve.running import running, wait_for
 from serve.test_api import DEMO
 from shadowmaskformer import masks
 from shadowmaskformer.serve.server import Server
-
-
-@pytest.fixture(scope="module")
-def browser() -> Generator[Browser]:
-    with chromium() as browser:
-        yield browser
-
-
-@pytest.fixture(scope="module")
-def server() -> Generator[Server]:
-    with running(workers=2) as server:
-        yield server
-
-
-@pytest.fixture
-def page(browser: Browser, server: Server) -> Generator[Page]:
-    with opened(browser, server.url) as page:
-        yield page
 
 
 def small_photo(seed: int = 0) -> np.ndarray:
@@ -100,6 +82,22 @@ def stopped(page: Page) -> Generator[None]:
 
 def says(page: Page, text: str) -> None:
     page.wait_for_function("text => document.querySelector('#status').textContent === text", arg=text)
+
+
+def two_results(page: Page) -> None:
+    """Open two photos, and remove a stroke's worth of shadow from each."""
+    drop(page, one_png=encoded(small_photo(1)), two_png=encoded(small_photo(2)))
+    page.wait_for_function("() => document.querySelectorAll('#strip button').length === 2")
+    for name in ("one", "two"):
+        page.wait_for_function("name => document.querySelector('#about').textContent.startsWith(name)", arg=name)
+        idle(page, "edit")
+        page.keyboard.press("Delete")
+        page.keyboard.press("b")
+        stroke(page, (0.35, 0.5), (0.65, 0.5))
+        page.keyboard.press("r")
+        idle(page, "done")
+        page.locator("#about").click()
+        page.keyboard.press("ArrowRight")
 
 
 def jobs(server: Server, monkeypatch: Any, task: str = "remove") -> list[tuple[Any, ...]]:
@@ -391,18 +389,7 @@ def test_removing_can_be_cancelled(page: Page):
 
 
 def test_several_photos_as_a_filmstrip(page: Page):
-    drop(page, one_png=encoded(small_photo(1)), two_png=encoded(small_photo(2)))
-    page.wait_for_function("() => document.querySelectorAll('#strip button').length === 2")
-    for name in ("one", "two"):
-        page.wait_for_function("name => document.querySelector('#about').textContent.startsWith(name)", arg=name)
-        idle(page, "edit")
-        page.keyboard.press("Delete")
-        page.keyboard.press("b")
-        stroke(page, (0.35, 0.5), (0.65, 0.5))
-        page.keyboard.press("r")
-        idle(page, "done")
-        page.locator("#about").click()
-        page.keyboard.press("ArrowRight")
+    two_results(page)
     name, data = saved(page, lambda: page.click("#all"))
     assert name == "no-shadow.zip"
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
@@ -662,17 +649,7 @@ def test_only_what_was_not_saved_asks_before_the_page_is_left(page: Page):
     def asks() -> bool:
         return page.evaluate("() => !dispatchEvent(new Event('beforeunload', { cancelable: true }))")
 
-    drop(page, one_png=encoded(small_photo(1)), two_png=encoded(small_photo(2)))
-    page.wait_for_function("() => document.querySelectorAll('#strip button').length === 2")
-    for name in ("one", "two"):
-        page.wait_for_function("name => document.querySelector('#about').textContent.startsWith(name)", arg=name)
-        idle(page, "edit")
-        page.keyboard.press("b")
-        stroke(page, (0.35, 0.5), (0.65, 0.5))
-        page.keyboard.press("r")
-        idle(page, "done")
-        page.locator("#about").click()
-        page.keyboard.press("ArrowRight")
+    two_results(page)
     assert asks()
     saved(page, lambda: page.click("#all"))
     says(page, "Saved 2 photos")

@@ -3,37 +3,16 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Generator
 
 import numpy as np
 import pytest
 from PIL import Image
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Page
 
 from pictures import encoded
-from serve.browser import at, chromium, drop, idle, opened
-from serve.running import running
+from serve.browser import at, drop, idle
 from serve.test_api import DEMO
 from serve.test_page import small_photo, with_mask
-from shadowmaskformer.serve.server import Server
-
-
-@pytest.fixture(scope="module")
-def browser() -> Generator[Browser]:
-    with chromium() as browser:
-        yield browser
-
-
-@pytest.fixture(scope="module")
-def server() -> Generator[Server]:
-    with running(workers=1) as server:
-        yield server
-
-
-@pytest.fixture
-def page(browser: Browser, server: Server) -> Generator[Page]:
-    with opened(browser, server.url) as page:
-        yield page
 
 
 def overlap(page: Page, one: str, other: str) -> bool:

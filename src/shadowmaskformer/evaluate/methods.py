@@ -73,7 +73,7 @@ class MaskSource:
             known = ", ".join(MASK_SOURCES)
             raise ConfigError(f"no mask source {self.name!r}", f"give {known} or a folder of masks")
 
-    @property
+    @cached_property
     def folder(self) -> Path | None:
         """The folder of masks, if the source is one: the one that is named, or the split's in it."""
         if self.name in MASK_SOURCES:

@@ -35,8 +35,8 @@ from mitsuba import ScalarTransform4f as Transform  # noqa: E402  (exists once t
 Generator = np.random.Generator
 Part = dict[str, Any]
 
-HEIGHT, WIDTH = 192, 256
-SAMPLES = 40  # paths a pixel: what noise is left looks like a camera's
+HEIGHT, WIDTH = 144, 192  # a little more than the network looks at
+SAMPLES = 32  # paths a pixel: what noise is left looks like a camera's
 PREVIEW = 4  # a picture that many times smaller tells whether a scene is any good
 OBJECT_SHARE = 0.35  # of the pairs in which things keep their own shadows
 UNEVEN = 0.3  # how far, in its logarithm, light may differ where it is no shadow
@@ -231,7 +231,7 @@ def casters(towards: np.ndarray, lamp_away: float, rng: Generator) -> Part:
         away = rng.uniform(0.35, 0.8) * min(lamp_away, 8)
         foot = rng.normal(0, 0.5, 2)
         middle = np.append(foot, 0) + away * towards
-        size = float(rng.uniform(0.35, 1.3)) * (1 - away / lamp_away if lamp_away < FAR else 1)
+        size = float(np.exp(rng.uniform(np.log(0.35), np.log(2.2)))) * (1 - away / lamp_away if lamp_away < FAR else 1)
         kind = rng.random()
         if kind < 0.65:
             place = Transform().look_at(origin=middle.tolist(), target=(middle + towards).tolist(), up=above.tolist())
@@ -415,6 +415,9 @@ def main() -> None:
     parser.add_argument("-o", "--output", type=Path, required=True)
     args = parser.parse_args()
     drjit.set_thread_count(1)  # start several of these with different seeds
+    # Step by step: compiled whole, each scene costs seconds of compiling, as no two have the same parts.
+    for whole in (drjit.JitFlag.SymbolicCalls, drjit.JitFlag.SymbolicLoops):
+        drjit.set_flag(whole, False)
     photos = sorted(args.photos.iterdir())
     for kind in ("shadow", "clean", "mask"):
         (args.output / kind).mkdir(parents=True, exist_ok=True)

@@ -39,6 +39,7 @@ HEIGHT, WIDTH = 144, 192  # a little more than the network looks at
 SAMPLES = 32  # paths a pixel: what noise is left looks like a camera's
 PREVIEW = 4  # a picture that many times smaller tells whether a scene is any good
 OBJECT_SHARE = 0.35  # of the pairs in which things keep their own shadows
+BORDERS = 0.4  # of the pairs in which two materials meet on the ground
 UNEVEN = 0.3  # how far, in its logarithm, light may differ where it is no shadow
 FAR = 60.0  # the sun
 NEAREST = 0.3  # nothing is nearer to the camera
@@ -134,7 +135,7 @@ class Materials:
 
 
 def room(materials: Materials, rng: Generator) -> Part:
-    """Return the ground, and sometimes one or two walls or a step."""
+    """Return the ground, sometimes of two materials that meet, and sometimes one or two walls or a step."""
     parts: Part = {
         "ground": {
             "type": "rectangle",
@@ -142,6 +143,13 @@ def room(materials: Materials, rng: Generator) -> Part:
             "surface": materials.surface(repeats=float(rng.uniform(2, 9))),
         }
     }
+    if rng.random() < BORDERS:
+        turned = Transform().rotate([0, 0, 1], float(rng.uniform(0, 360)))
+        parts["beside"] = {
+            "type": "rectangle",
+            "to_world": turned.translate([0, 8 + float(rng.normal(0, 0.3)), 0.002]).scale(8),
+            "surface": materials.surface(repeats=float(rng.uniform(2, 6))),
+        }
     turn = float(rng.uniform(0, 360))
     for number in range(int(rng.choice([0, 1, 2], p=[0.6, 0.25, 0.15]))):
         away = float(rng.uniform(0.4, 1.2))

@@ -660,6 +660,39 @@ def test_only_what_was_not_saved_asks_before_the_page_is_left(page: Page):
     assert asks()  # another result than the one that was saved
 
 
+def test_photos_are_closed_one_by_one(page: Page):
+    drop(page, one_png=encoded(small_photo(1)), two_png=encoded(small_photo(2)))
+    page.wait_for_function("() => document.querySelectorAll('#strip button').length === 2")
+    idle(page, "edit")
+    page.click("#close")
+    page.wait_for_function("() => document.querySelector('#name').textContent === 'two.png'")
+    idle(page, "edit")
+    assert page.locator("#strip").is_hidden()
+    page.keyboard.press("w")
+    page.wait_for_selector("#choose")
+    assert page.locator("#stage, #bar, #close, #name >> visible=true").count() == 0
+    drop(page, three_png=encoded(small_photo(3)))
+    idle(page, "edit")
+    assert page.locator("#name").inner_text() == "three.png"
+    assert page.locator("#strip button").count() < 2
+
+
+def test_a_photo_whose_result_is_not_saved_asks_before_it_is_closed(page: Page):
+    page.evaluate("() => { window.asked = []; window.confirm = (text) => { asked.push(text); return false; }; }")
+    with_mask(page)
+    page.click("#remove")
+    idle(page, "done")
+    page.click("#close")
+    name = page.locator("#name").inner_text()
+    assert page.evaluate("() => asked") == [f"The result of {name} is not saved. Close it?"]
+    assert page.locator("#stage").is_visible()
+    saved(page, lambda: page.click("#save"))
+    page.wait_for_function("() => document.querySelector('#status').textContent.startsWith('Saved')")
+    page.click("#close")
+    page.wait_for_selector("#choose")
+    assert len(page.evaluate("() => asked")) == 1
+
+
 def test_the_filmstrip_shows_what_the_stage_does(page: Page):
     drop(page, one_png=encoded(small_photo(1)), two_png=encoded(small_photo(2)))
     page.wait_for_function("() => document.querySelectorAll('#strip button').length === 2")

@@ -4,7 +4,7 @@ import { Menu } from "./parts.js";
 
 const $ = (id) => document.getElementById(id);
 const CLICKS = {
-  choose: "open", add: "open", example: "example", all: "saveAll", keys: "help", zoom: "fit",
+  choose: "open", add: "open", close: "close", example: "example", all: "saveAll", keys: "help", zoom: "fit",
   undo: "undo", redo: "redo", another: "another", save: "save",
 };
 

@@ -30,6 +30,7 @@ export const KEYS = [
   { keys: "+  −", does: "zoom", code: "+", run: "zoomIn" },
   { code: "-", run: "zoomOut" },
   { keys: "O", does: "add photos", code: "o", run: "open" },
+  { keys: "W", does: "close the photo", code: "w", run: "close" },
   { keys: "?", does: "this list", code: "?", run: "help" },
 ];
 

@@ -55,6 +55,20 @@ async function show(index) {
   });
 }
 
+/** Close a photo. Its neighbour is shown instead; if that cannot be opened, the photo stays. */
+async function leave(work) {
+  const { works } = state, at = works.indexOf(work), next = works[at + 1] ?? works[at - 1];
+  if (next) await show(works.indexOf(next));
+  const shown = next && current();
+  if (shown === work) return;
+  work.leave();
+  trouble.forget(work);
+  if (!shown) close(work);
+  works.splice(works.indexOf(work), 1);
+  state.at = works.indexOf(shown);
+  shown ? screen.update(state) : screen.empty(state);
+}
+
 const attempt = (work, action) => trouble.attempt(work, action);
 const look = (work) => attempt(work, () => work.look());
 
@@ -107,6 +121,11 @@ const actions = {
   savePng: finished((work) => save(work, "png")),
   saveMask: () => attempt(current(), async () => download(await current().saveMask(), current().named(".png", "mask"))),
   loadMask: async () => { const [file] = await pickFiles($("mask-file")); if (file) openMask(file); },
+  close: single(async () => {
+    const work = current();
+    if (!work || (saving.isUnsaved(work) && !confirm(`The result of ${work.name} is not saved. Close it?`))) return;
+    await leave(work);
+  }),
   previous: () => turn(-1),
   next: () => turn(1),
   fit: () => screen.stage.fit(),

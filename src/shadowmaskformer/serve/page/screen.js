@@ -37,11 +37,21 @@ export class Screen {
   show(state) {
     const { photo } = this.current().scene;
     $("welcome").hidden = true;
-    $("stage").hidden = $("bar").hidden = false;
+    $("stage").hidden = $("bar").hidden = $("close").hidden = false;
     this.compare.show(false);
     this.pointed = 0;
     this.stage.show(photo.width, photo.height);
     this.update(state);
+  }
+
+  /** The last photo was closed. */
+  empty(state) {
+    $("welcome").hidden = false;
+    $("stage").hidden = $("bar").hidden = $("close").hidden = true;
+    $("name").textContent = $("dimensions").textContent = "";
+    this.marked = this.weighed = null;
+    this.update(state);
+    $("choose").focus();
   }
 
   update(state) {

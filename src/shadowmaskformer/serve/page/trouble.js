@@ -25,6 +25,9 @@ export class Trouble {
     this.screen.update(this.state);
   }
 
+  /** Nobody waits for what was to be done to a photo. */
+  forget(work) { this.waiting.delete(work); }
+
   async logIn() {
     if (login.open) return;
     engine.logIn(await ask(login));

@@ -43,6 +43,8 @@ export class Work extends Scenes {
   }
 
   cancel() { this.controller?.abort(); this.controller = this.busy = this.looking = null; this.changed(); }
+  /** The photo is closed. */
+  leave() { clearTimeout(this.timer); this.cancel(); }
   /** The user wants no more of it. */
   stop() { if (this.looking) this.left = this.scene.photo; this.cancel(); }
 

@@ -147,12 +147,71 @@ def test_frames_can_be_chosen_as_the_message_says(demo: Path, tmp_path: Path, ca
     assert main(["remove", str(tmp_path / "two.gif"), *chosen]) == 0
 
 
-@pytest.mark.parametrize("folder", [".", "/"])
-def test_a_folder_is_no_photo(folder: str, capsys: pytest.CaptureFixture[str]):
-    assert main(["mask", folder]) == 3
-    assert "a folder" in capsys.readouterr().err
+def test_a_photo_that_is_not_there(capsys: pytest.CaptureFixture[str]):
     assert main(["mask", "nowhere/beach.jpg"]) == 3
     assert "there is no folder" in capsys.readouterr().err
+
+
+@pytest.fixture
+def holiday(demo: Path) -> Path:
+    """A folder with a photo, one in a subfolder, one without a shadow, and a broken one."""
+    folder = demo.parent / "holiday"
+    (folder / "late").mkdir(parents=True)
+    (folder / "late" / "b.jpg").write_bytes(demo.read_bytes())
+    (folder / "c.jpg").write_bytes(b"no picture")
+    Image.new("RGB", (90, 60), (200, 200, 190)).save(folder / "wall.png")
+    return demo.rename(folder / "a.jpg").parent
+
+
+def test_each_photo_of_a_folder_gets_a_mask_that_remove_takes(holiday: Path, capsys: pytest.CaptureFixture[str]):
+    out = holiday.parent / "masks"
+    assert main(["mask", str(holiday), "-r", "-o", str(out), "--overlay"]) == 1
+    said = capsys.readouterr()
+    assert {"2 done", "1 failed"} <= set(said.out.split(" in ")[0].split(", "))
+    assert len(said.err.splitlines()) == 2
+    assert "c.jpg" in said.err
+    made = sorted(path.relative_to(out).as_posix() for path in out.rglob("*.*"))
+    assert made == ["a-mask-overlay.jpg", "a-mask.png", "late/b-mask-overlay.jpg", "late/b-mask.png"]
+    assert main(["remove", str(holiday), "-r", "--masks", str(out), "--method", "relight", "-o", str(out / "r")]) == 1
+    assert (out / "r/late/b-no-shadow.jpg").is_file()
+
+
+def test_masks_that_are_there_stay(holiday: Path, capsys: pytest.CaptureFixture[str]):
+    photos = [str(holiday / "a.jpg"), str(holiday / "late/b.jpg")]
+    painted = holiday / "a-mask.png"
+    Image.new("L", (320, 240), 255).save(painted)
+    before = painted.read_bytes()
+    assert main(["mask", *photos, "--json"]) == 0
+    *lines, summary = map(json.loads, capsys.readouterr().out.splitlines())
+    assert [line["status"] for line in lines] == ["skipped", "done"]
+    assert lines[1]["shadows"] >= 1
+    assert lines[1]["output"] == str(holiday / "late/b-mask.png")
+    assert (summary["summary"]["done"], summary["summary"]["skipped"]) == (1, 1)
+    assert painted.read_bytes() == before
+    assert main(["mask", *photos, "--overwrite", "-q"]) == 0
+    assert painted.read_bytes() != before
+    assert capsys.readouterr().out == ""
+
+
+def test_what_is_about_one_photo_is_refused_for_many(holiday: Path, capsys: pytest.CaptureFixture[str]):
+    several = [str(holiday / "a.jpg"), str(holiday / "wall.png")]
+    for wrong in (["--hint", "5,5"], ["--only", "1"], ["--list"], ["-o", "-"], ["-o", "mask.png"]):
+        assert main(["mask", *several, *wrong]) == 2
+        assert len(capsys.readouterr().err.splitlines()) == 1
+    (holiday / "late/b.png").write_bytes((holiday / "late/b.jpg").read_bytes())
+    assert main(["mask", str(holiday), "-r"]) == 2
+    assert "would have one mask" in capsys.readouterr().err
+    assert not list(holiday.rglob("*-mask.png"))
+
+
+def test_exit_codes_of_many(holiday: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    (tmp_path / "empty").mkdir()
+    assert main(["mask", str(tmp_path / "empty")]) == 3
+    assert "no photos in this folder" in capsys.readouterr().err
+    (holiday / "a.jpg").unlink()
+    assert main(["mask", str(holiday)]) == 3
+    (holiday / "c.jpg").unlink()
+    assert main(["mask", str(holiday)]) == 4
 
 
 def test_a_mask_goes_into_a_folder_and_says_what_was_chosen(demo: Path, capsys: pytest.CaptureFixture[str]):

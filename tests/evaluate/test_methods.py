@@ -13,7 +13,7 @@ from PIL import Image
 from shadowmaskformer.data.pictures import read_dataset_mask
 from shadowmaskformer.errors import MaskError
 from shadowmaskformer.evaluate import EvaluationSet, Input, MaskSource, Predictions, evaluate, protocols
-from shadowmaskformer.evaluate.methods import read_stored_mask
+from shadowmaskformer.evaluate.methods import find_picture, read_stored_mask
 
 
 def saved_as(kind: str, mask: np.ndarray) -> Image.Image:
@@ -75,6 +75,14 @@ def test_masks_of_zeros_and_ones_score_like_the_same_masks_in_white(istd: Path, 
     for path in (istd / "test" / "test_B").iterdir():
         Image.fromarray(np.asarray(Image.open(path)) // 255).save(path)
     assert scores("ones") == white
+
+
+def test_masks_are_found_as_the_command_mask_names_them(istd: Path, tmp_path: Path, mask: np.ndarray) -> None:
+    triplets = EvaluationSet.open(istd).triplets
+    for each in triplets:
+        Image.fromarray(mask).save(tmp_path / f"{each.shadow.stem}-mask.png")
+    found = [find_picture(tmp_path, each).stem for each in triplets]
+    assert found == [f"{each.shadow.stem}-mask" for each in triplets]
 
 
 def test_a_source_with_masks_of_several_splits_gives_those_of_its_own(tmp_path: Path, mask: np.ndarray) -> None:

@@ -5,6 +5,9 @@ Clicks help where the detector is wrong: --hint X,Y says that there is shadow at
 painted over in green and what is no shadow in red. All but the picture can be given several times. --mask widens a
 rough mask to the shadow's edge.
 
+Several photos or folders get a mask each, beside them or in the folder of -o; a mask that is there already stays. Look
+at them, mend those that are wrong, and `remove` uses them: beside the photos, or with --masks.
+
 examples:
   shadowmaskformer mask beach.jpg
       writes beach-mask.png
@@ -14,10 +17,12 @@ examples:
       the first and the third alone; also writes beach-mask-overlay.jpg, the photo with them in red
   shadowmaskformer mask beach.jpg --hint 420,310 --not 80,95
       there is shadow at x = 420, y = 310, and none at x = 80, y = 95
+  shadowmaskformer mask holiday --recursive -o holiday-masks --overlay
+      a folder with its subfolders, for `remove holiday --recursive --masks holiday-masks`
   cat beach.jpg | shadowmaskformer mask - -o - > mask.png
       reads standard input, writes standard output
 
-exit codes: 0 done; 2 wrong usage; 3 nothing could be done; 4 no shadow found
+exit codes: 0 done; 1 some photos failed or had no shadow; 2 wrong usage; 3 nothing could be done; 4 no shadow found
 """
 
 from __future__ import annotations
@@ -37,19 +42,22 @@ if TYPE_CHECKING:
     from shadowmaskformer.detect.hints import Hint
     from shadowmaskformer.photo import Photo
 
-HELP = "find the shadows in a photo"
+HELP = "find the shadows in photos"
 OVERLAY_PIXELS = 2_000_000
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.usage = "%(prog)s PHOTO [-o OUTPUT] [--overlay] [--list] [options; --help lists them]"
-    parser.add_argument("photo", help="the photo, or - for standard input")
+    parser.usage = "%(prog)s PHOTO [PHOTO …] [-o OUTPUT] [--overlay] [--list] [options; --help lists them]"
+    parser.add_argument("photos", nargs="+", metavar="PHOTO", help="photos and folders, or - for standard input")
     parser.add_argument(
         "-o",
         "--output",
         help="PNG file or folder to write to (default: PHOTO-mask.png beside it); - for standard output",
     )
     parser.add_argument("--overwrite", action="store_true", help="replace the output if it exists")
+    parser.add_argument(
+        "-r", "--recursive", action="store_true", help="look into subfolders; they are kept in the output"
+    )
     parser.add_argument("--overlay", action="store_true", help="also write the photo with the shadows in red")
     parser.add_argument("--list", action="store_true", help="print the shadows one by one and write nothing")
     add_hints(parser)
@@ -171,6 +179,16 @@ def _numbers(text: str, count: int, option: str) -> list[float]:
 
 
 def run(args: argparse.Namespace) -> int:
+    first = args.photos[0]
+    if len(args.photos) > 1 or args.recursive or (first not in ("", "-") and Path(first).is_dir()):
+        from shadowmaskformer.cli import many_masks
+
+        return many_masks.run(args)
+    args.photo = first
+    return _of_one(args)
+
+
+def _of_one(args: argparse.Namespace) -> int:
     from shadowmaskformer import masks
     from shadowmaskformer.cli import console
     from shadowmaskformer.detect.detector import ShadowDetector
@@ -213,11 +231,11 @@ def run(args: argparse.Namespace) -> int:
     mask = found.only(*args.only) if args.only else found.mask
     chosen = [shadow for shadow in found.shadows if not args.only or shadow.number in args.only]
     if target:
-        write_atomically(target, _mask_file(mask, photo), overwrite=args.overwrite)
+        write_atomically(target, mask_file(mask, photo), overwrite=args.overwrite)
     if overlay:
-        write_atomically(overlay, _overlay_file(mask, photo), overwrite=args.overwrite)
+        write_atomically(overlay, overlay_file(mask, photo), overwrite=args.overwrite)
     if to_stdout:
-        console.write_stdout(_mask_file(mask, photo))
+        console.write_stdout(mask_file(mask, photo))
     if args.json:
         print(json.dumps({
             "input": args.photo, "output": str(target) if target else None,
@@ -260,7 +278,8 @@ def _target(photo: str, output: str | None) -> Path:
     return target
 
 
-def _mask_file(mask: Floats, photo: Photo) -> bytes:
+def mask_file(mask: Floats, photo: Photo) -> bytes:
+    """Return a mask as a PNG file of the photo's size."""
     import numpy as np
 
     from shadowmaskformer import masks
@@ -271,7 +290,8 @@ def _mask_file(mask: Floats, photo: Photo) -> bytes:
     return encode_photo(Photo(np.repeat(levels[..., None], 3, axis=2), gray=True), format="PNG")
 
 
-def _overlay_file(mask: Floats, photo: Photo) -> bytes:
+def overlay_file(mask: Floats, photo: Photo) -> bytes:
+    """Return the photo with the shadows in red, as a JPEG file."""
     import numpy as np
 
     from shadowmaskformer import masks

@@ -402,12 +402,13 @@ def index_pictures(folder: Path) -> dict[str, Path]:
 
 def find_picture(folder: Path, triplet: data.Triplet) -> Path:
     """Return the mask in `folder` that belongs to `triplet`."""
-    path = _find(index_pictures(folder), triplet)
+    path = _find(index_pictures(folder), triplet, "-mask")
     if path is None:
         raise EvaluationError(f"{folder}: no mask for {triplet.name}", 'add it or use {mask_source="derived"}')
     return path
 
 
-def _find(index: dict[str, Path], triplet: data.Triplet) -> Path | None:
-    stems = (triplet.name, triplet.shadow.stem, triplet.clean.stem, f"{triplet.shadow.stem}{RESULT}")
+def _find(index: dict[str, Path], triplet: data.Triplet, ending: str = RESULT) -> Path | None:
+    """Return the picture of a triplet: named like it, or as the package's commands name what they make of its photo."""
+    stems = (triplet.name, triplet.shadow.stem, triplet.clean.stem, f"{triplet.shadow.stem}{ending}")
     return next((index[stem] for stem in stems if stem in index), None)

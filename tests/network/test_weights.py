@@ -55,6 +55,16 @@ def test_shapes_agree_with_the_network():
         assert {key: tuple(value.shape) for key, value in state.items()} == weights.parameter_shapes(config)
 
 
+def test_a_name_lasts_in_another_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    for folder in ("srd", "mine"):
+        (tmp_path / folder).mkdir()
+    assert weights.lasting_name("srd") == "srd"  # the shipped weights, as `locate` reads it
+    assert weights.locate("srd").parent != tmp_path / "srd"
+    assert weights.lasting_name("mine") == tmp_path / "mine"
+    assert weights.lasting_name("hf:somebody/mine") == "hf:somebody/mine"
+
+
 def test_missing_weights_say_what_is_expected(tmp_path: Path):
     with pytest.raises(WeightsError, match=r"nothing-here.*a folder with model\.safetensors.*shipped .*: default"):
         weights.load(tmp_path / "nothing-here")

@@ -80,6 +80,12 @@ _FLOATS = "save the weights as float32 or float16"
 _EXPECTED = f"a folder with {WEIGHTS_FILE} and {CONFIG_FILE}, or a .safetensors file with {CONFIG_FILE} beside it"
 
 
+def lasting_name(name: str | Path) -> str | Path:
+    """Return a name that means the same weights from another current folder."""
+    # Like `locate`, it takes shipped weights before a folder that is called so, such as a data set's.
+    return name if str(name) in shipped() or not Path(name).exists() else Path(name).absolute()
+
+
 def _is_repository(name: str) -> bool:
     return re.fullmatch(r"[\w.-]+/[\w.-]+", name) is not None
 

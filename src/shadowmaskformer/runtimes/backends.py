@@ -235,7 +235,9 @@ def load_session(
         )
     session = row.load(weights, device=device, threads=threads)
     if isinstance(session, Reloading):
-        session.source = Source(row.name, _lasting(weights), device, threads)
+        from shadowmaskformer.network.weights import lasting_name
+
+        session.source = Source(row.name, lasting_name(weights), device, threads)
     return session
 
 
@@ -268,10 +270,3 @@ def _check_export(row: Backend, weights: str | Path) -> None:
         )
     if not Path(weights).is_file():
         raise WeightsError(f"there is no file {weights}", f"export the weights to {row.name} first")
-
-
-def _lasting(weights: str | Path) -> str | Path:
-    """Return a name that means the same weights in a process with another current folder."""
-    from shadowmaskformer.network.weights import shipped
-
-    return weights if str(weights) in shipped() or not Path(weights).exists() else Path(weights).absolute()

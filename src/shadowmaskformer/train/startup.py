@@ -30,6 +30,7 @@ from shadowmaskformer.data import (
 from shadowmaskformer.data.layouts import WHOLE, pictures_in
 from shadowmaskformer.data.samples import SIDE
 from shadowmaskformer.errors import ConfigError, DatasetError, OutputError
+from shadowmaskformer.network.weights import lasting_name
 from shadowmaskformer.train.checkpoint import has_checkpoint
 from shadowmaskformer.train.config import TrainConfig, differences
 from shadowmaskformer.train.journal import git_state, write_description
@@ -137,7 +138,7 @@ def prepare_folder(
         "threads": torch.get_num_threads(),
         "processes": processes.world,
     }
-    start = None if init is None else str(Path(init).absolute() if Path(init).exists() else init)
+    start = None if init is None else str(lasting_name(init))
     resumed: list[Any] = []
     if before is not None:
         recipe = TrainConfig.from_dict(before["recipe"]).to_dict()

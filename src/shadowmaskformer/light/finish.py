@@ -26,7 +26,7 @@ _GRAIN = 0.0014  # how fine texture is that sunlight raises, as a share of the p
 _RAISED = 0.9  # by what share, were it not for the next two
 _NOISE, _STRONG = 0.1, 0.2  # at these contrasts, in the logarithm of light, half is left: less of noise, less of print
 _SPECK = 0.003  # how far around it a pixel is averaged to see whether it is too bright
-_TOO_BRIGHT = 0.05  # how much brighter than the lit ground that is, in the logarithm of light
+_TOO_BRIGHT = 0.02  # how much brighter than the lit ground that is, in the logarithm of light
 _LIT = 0.7  # how much brighter than lit ground a single pixel comes out, at least, that was lit already
 _ROUGH = 0.3  # how much stronger than that of lit ground texture may be, in its logarithm
 

@@ -37,7 +37,7 @@ _ATYPICAL = 0.87
 _OTHER_DEPTH, _OTHER_HUE = 0.26, 0.064  # from what all votes say
 _LOCAL_DEPTH, _LOCAL_HUE = 0.166, 0.058  # from what those of patches near it and like it say
 _NEIGHBOUR, _ALIKE = 0.138, 0.72  # which patches those are
-_PLACE_NEAR, _PLACE_ALIKE = 0.15, 0.8  # and which patches a place in the shadow listens to
+_PLACE_NEAR, _PLACE_ALIKE = 0.19, 0.8  # and which patches a place in the shadow listens to
 
 _CROWD = 0.58  # power of a patch's votes that counts: many lit patches like it do not make it right many times over
 _WHOLE, _PLACE_WHOLE = 0.376, 0.073  # mean patches' worth of what all votes say that is added to the local votes
@@ -45,7 +45,7 @@ _WHOLE, _PLACE_WHOLE = 0.376, 0.073  # mean patches' worth of what all votes say
 # What the votes miss, logarithms of light: what casts the shadow hides some of the sky from the lit ground too, and a
 # place brighter than the rest of the shadow has lost a little more than the one tone curve says.
 _SKY = 0.022
-_BRIGHT = 0.073
+_BRIGHT = 0.12
 
 _AROUND = 0.15  # how near lit patches lie that say how bright lit ground is, in picture sides
 _BRIGHTEST = 0.95  # share of them that is darker than that

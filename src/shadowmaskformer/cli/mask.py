@@ -265,12 +265,9 @@ def _of_one(args: argparse.Namespace) -> int:
 
 def _target(photo: str, output: str | None) -> Path:
     """Return where the mask of a photo goes."""
-    from shadowmaskformer.errors import ImageReadError
     from shadowmaskformer.files import inside, shown
 
     source = Path(photo)
-    if not source.name or source.is_dir():
-        raise ImageReadError(f"{shown(source)}: a folder", "give the path of a picture")
     beside = source.with_name(f"{source.stem}-mask.png")
     target = beside if output is None else inside(output, beside.name)
     if target.suffix.lower() != ".png":

@@ -195,7 +195,7 @@ def test_masks_that_are_there_stay(holiday: Path, capsys: pytest.CaptureFixture[
 
 def test_what_is_about_one_photo_is_refused_for_many(holiday: Path, capsys: pytest.CaptureFixture[str]):
     several = [str(holiday / "a.jpg"), str(holiday / "wall.png")]
-    for wrong in (["--hint", "5,5"], ["--only", "1"], ["--list"], ["-o", "-"], ["-o", "mask.png"]):
+    for wrong in (["--hint", "5,5"], ["--only", "1"], ["--list"], ["-o", "-"], ["-o", "mask.png"], ["-o", "a.jpg"]):
         assert main(["mask", *several, *wrong]) == 2
         assert len(capsys.readouterr().err.splitlines()) == 1
     (holiday / "late/b.png").write_bytes((holiday / "late/b.jpg").read_bytes())

@@ -60,16 +60,16 @@ def _targets(args: argparse.Namespace) -> dict[str, Path]:
     """Return where the mask of each photo goes."""
     from shadowmaskformer.batch.plan import plan
     from shadowmaskformer.files import shown
-    from shadowmaskformer.photo import local_path
+    from shadowmaskformer.photo import format_of_path, local_path
 
     if "-" in (*args.photos, args.output):
         raise ConfigError("many photos cannot come from or go to a pipe", "give files and folders")
     if any(vars(args)[name] for name in _ABOUT_ONE):
         raise ConfigError("hints, --only, --mask and --list are about one photo", "give one photo")
-    if args.output and (Path(args.output).is_file() or Path(args.output).suffix.lower() == ".png"):
+    if args.output and not Path(args.output).is_dir() and (Path(args.output).exists() or format_of_path(args.output)):
         raise ConfigError(f"{shown(args.output)} is one file", "give {output} a folder for the masks")
-    for photo in args.photos:
-        local_path(photo)
+    for path in filter(None, (*args.photos, args.output)):
+        local_path(path)
     targets: dict[str, Path] = {}
     photos: dict[Path, str] = {}
     for item in plan(args.photos, args.output, recursive=args.recursive):

@@ -11,7 +11,8 @@ a vote, and counts the more
 - the nearer it lies to what all votes agree on, and then to what those of patches near it and of like colour agree on.
 
 Every place in the shadow takes the votes of the patches that are near it and whose colour resembles its own. All
-constants were fitted together, by gradient descent on the error of the relit pixels, on the training part of SRD.
+constants were fitted together, by gradient descent on the error of the relit pixels, on the training part of SRD; two
+of them were moved since, with rendered pairs beside it (decision 0017).
 """
 
 from __future__ import annotations
